@@ -1,0 +1,59 @@
+# The front door. `make demo` and `make test` create what they need.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check check-style check-types check-imports fmt lock clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## create .venv with everything that the other targets need
+
+# A half-made .venv of an interrupted run has no stamp and is made anew.
+$(STAMP): pyproject.toml requirements/dev.txt
+	@test -x $(BIN)/python && test -f $@ || { \
+		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+			|| { echo "Python 3.11 or newer is needed: make PYTHON=python3.12"; exit 1; }; \
+		echo "creating $(VENV) (about a minute, once)"; $(PYTHON) -m venv --clear $(VENV); }
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## the whole main job on this machine: jobs finish, webhooks arrive
+	@$(BIN)/webhookd demo $(DEMO_ARGS)
+
+test: $(STAMP) ## every test that this machine can run (PYTEST_ARGS="-k name" for some)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+check: check-style check-types check-imports ## linters, types, import direction
+
+check-style: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+
+check-types: $(STAMP)
+	@$(BIN)/mypy --no-error-summary
+
+check-imports: $(STAMP)
+	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
+
+fmt: $(STAMP) ## format, and repair what can be repaired
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+lock: $(STAMP) ## resolve the lock files anew (LOCK_ARGS=--upgrade for newer versions)
+	@$(COMPILE) $(LOCK_ARGS) requirements/build.in -o requirements/build.txt
+	@$(COMPILE) $(LOCK_ARGS) pyproject.toml -o requirements/runtime.txt
+	@$(COMPILE) $(LOCK_ARGS) pyproject.toml --extra embedded --extra otel --extra dev \
+		--constraint requirements/runtime.txt --constraint requirements/build.txt -o requirements/dev.txt
+
+clean: ## remove what the targets made
+	@rm -rf $(VENV) .cache .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info build dist

@@ -1,0 +1,59 @@
+"""Opaque cursors of lists.
+
+Belongs here: writing and reading them. A cursor holds the key of the last row shown, so that rows which arrive later
+never shift a page.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from service.api.problems import Problem
+
+BIGINT = 2**63 - 1
+BIGINT_DIGITS = 19
+
+
+def _write(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _read(cursor: str, kind: str) -> str:
+    bad = Problem(400, "bad_cursor", "The cursor is not one that this list gave out.")
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        found, _, key = base64.b64decode(padded, altchars=b"-_", validate=True).decode().partition(":")
+    except (ValueError, binascii.Error):
+        raise bad from None
+    if found != kind or not key:
+        raise bad
+    return key
+
+
+def write_number(kind: str, key: int) -> str:
+    """Make the cursor that continues after row ``key`` of the list ``kind``."""
+    return _write(f"{kind}:{key}")
+
+
+def read_number(kind: str, cursor: str | None) -> int:
+    """Return the row to continue after; without a cursor, one past every row. Raises Problem (400)."""
+    if cursor is None:
+        return BIGINT
+    key = _read(cursor, kind)
+    if not (key.isascii() and key.isdecimal() and len(key) <= BIGINT_DIGITS) or int(key) > BIGINT:
+        raise Problem(400, "bad_cursor", "The cursor is not one that this list gave out.")
+    return int(key)
+
+
+def write_text(kind: str, key: str) -> str:
+    """Make the cursor that continues after the row named ``key``."""
+    return _write(f"{kind}:{key}")
+
+
+def read_text(kind: str, cursor: str | None) -> str:
+    """Return the name to continue after, the empty text without a cursor. Raises Problem (400)."""
+    key = "" if cursor is None else _read(cursor, kind)
+    if "\0" in key:
+        raise Problem(400, "bad_cursor", "The cursor is not one that this list gave out.")
+    return key

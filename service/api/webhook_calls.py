@@ -1,0 +1,60 @@
+"""What batch and account webhooks have in common: pause, enable and secrets of a locked webhook."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from service.api import answers
+from service.api.calls import Answer, Call, Change
+from service.api.models import RotateSecret
+from service.api.views import audit_webhook, show_webhook_detail
+from service.domain.signing import parse_secret
+from service.store import operating, webhooks
+from service.store.operating import Rotation
+from service.store.signing_keys import public_key
+from service.store.webhooks import StoredWebhook
+
+
+async def _show(call: Call, before: StoredWebhook, target: str) -> Answer:
+    after = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, before.webhook_id)
+    assert after is not None
+    pending = await webhooks.count_pending(call.session, after.webhook_key)
+    change = Change(target, audit_webhook(before), audit_webhook(after))
+    return Answer(200, show_webhook_detail(after, pending, reveal=False), {"ETag": f'"{after.revision}"'}, change)
+
+
+async def pause_webhook(call: Call, webhook: StoredWebhook, target: str) -> Answer:
+    """Hold the webhook's deliveries."""
+    await operating.pause(call.session, call.parts.registry, webhook)
+    return await _show(call, webhook, target)
+
+
+async def enable_webhook(call: Call, webhook: StoredWebhook, target: str) -> Answer:
+    """Release the webhook's deliveries."""
+    await operating.enable(call.session, call.parts.registry, webhook)
+    return await _show(call, webhook, target)
+
+
+def read_rotation(body: RotateSecret) -> Rotation:
+    """Return what a rotation asks for."""
+    key = None if body.secret is None else parse_secret(body.secret)
+    return Rotation(key, timedelta(seconds=body.overlap_seconds), body.force)
+
+
+async def rotate_webhook_secret(call: Call, webhook: StoredWebhook, target: str, body: RotateSecret) -> Answer:
+    """Make a new secret the newest one, and show it."""
+    rotated = await operating.rotate_secret(call.session, call.parts.registry, webhook, read_rotation(body))
+    pairs = rotated.keys.ed25519
+    answer = answers.SecretAnswer(
+        secret=rotated.secret,
+        previous_valid_until=rotated.previous_until,
+        public_key=public_key(pairs[0].key) if pairs else None,
+    )
+    after = {"overlap_seconds": body.overlap_seconds, "forced": body.force, "imported": body.secret is not None}
+    return Answer(200, answer, change=Change(target, None, after))
+
+
+async def revoke_previous(call: Call, webhook: StoredWebhook, target: str) -> Answer:
+    """Stop signing with older secrets."""
+    revoked = await operating.revoke_previous_secret(call.session, call.parts.registry, webhook)
+    return Answer(204, change=Change(target, None, {"revoked": revoked}))

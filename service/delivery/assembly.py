@@ -1,0 +1,148 @@
+"""The engine's graph: which part knows which.
+
+Belongs here: building, so that the composition root and the tests build the same. Does not belong here: opening
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from service.delivery.attempting import AttemptRules, Attempts, Sender
+from service.delivery.catalog import Catalog, CatalogStore
+from service.delivery.claiming import Claimer, ClaimStore
+from service.delivery.decisions import Undelivered
+from service.delivery.engine import Engine, EngineParts, Listener
+from service.delivery.entries import SendingDefaults
+from service.delivery.handoff import LocalHandoff
+from service.delivery.instants import DatabaseClock, Monotonic
+from service.delivery.observer import Observer, Tell
+from service.delivery.observing import Disabled, HealthStore, Observations
+from service.delivery.rates import Rates, RateStore
+from service.delivery.recording import Recorder, RecordStore
+from service.delivery.slots import Slots
+
+
+class Rng(Protocol):
+    """Where chance comes from."""
+
+    def uniform(self) -> float:
+        """A number in [0, 1)."""
+
+    def token(self, size: int) -> bytes:
+        """``size`` bytes that nobody can guess."""
+
+
+class QueueStore(ClaimStore, RecordStore, Protocol):
+    """The queue."""
+
+
+class Fares(HealthStore, RateStore, Protocol):
+    """How webhooks fare, and their rate limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePorts:
+    """Everything outside that the engine uses."""
+
+    clock: Monotonic
+    rng: Rng
+    queue: QueueStore
+    webhooks: CatalogStore
+    health: Fares
+    listener: Listener
+    sender: Sender
+    observer: Observer
+    tell: Tell
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """``lease`` in seconds; it must cover the longest timeout and ``rules.margin`` (the settings check that)."""
+
+    defaults: SendingDefaults
+    max_in_flight: int = 2_000
+    lease: float = 60.0
+    rules: AttemptRules = field(default_factory=AttemptRules)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverRole:
+    """The engine, and what others of the process may use of it."""
+
+    engine: Engine
+    handoff: LocalHandoff
+    recorder: Recorder
+    slots: Slots
+    catalog: Catalog
+    instants: DatabaseClock
+    observations: Observations
+
+    def announce(
+        self, on_exhausted: Callable[[Undelivered], object], on_disabled: Callable[[Disabled], object]
+    ) -> None:
+        """Call these with every delivery whose schedule has ended, and every webhook that was disabled."""
+        self.recorder.on_exhausted = on_exhausted
+        self.observations.on_disabled = on_disabled
+
+
+def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverRole:
+    """Build the engine's parts and tie them together."""
+    instants = DatabaseClock(ports.clock)
+    catalog = Catalog(ports.webhooks, settings.defaults, ports.clock, instants)
+    slots = Slots(ports.clock, settings.max_in_flight)
+    recorder = Recorder(ports.queue, instants, ports.observer)
+    observations = Observations(ports.health, catalog, instants, ports.observer, ports.tell)
+    attempts = Attempts(
+        clock=ports.clock,
+        instants=instants,
+        rng=ports.rng,
+        catalog=catalog,
+        slots=slots,
+        sender=ports.sender,
+        recorder=recorder,
+        observations=observations,
+        observer=ports.observer,
+        tell=ports.tell,
+        rules=settings.rules,
+    )
+    claimer = Claimer(
+        store=ports.queue,
+        clock=ports.clock,
+        rng=ports.rng,
+        catalog=catalog,
+        slots=slots,
+        attempts=attempts,
+        recorder=recorder,
+        observer=ports.observer,
+        lease=settings.lease,
+    )
+    handoff = LocalHandoff(
+        clock=ports.clock,
+        instants=instants,
+        rng=ports.rng,
+        catalog=catalog,
+        slots=slots,
+        claimer=claimer,
+        recorder=recorder,
+    )
+    engine = Engine(
+        EngineParts(
+            clock=ports.clock,
+            instants=instants,
+            catalog=catalog,
+            slots=slots,
+            claimer=claimer,
+            claims=ports.queue,
+            attempts=attempts,
+            recorder=recorder,
+            observations=observations,
+            rates=Rates(ports.health, catalog, slots),
+            handoff=handoff,
+            listener=ports.listener,
+            tell=ports.tell,
+        )
+    )
+    return DeliverRole(engine, handoff, recorder, slots, catalog, instants, observations)

@@ -1,0 +1,320 @@
+"""One attempt: look again, sign, send, decide, hand the outcome over.
+
+Belongs here: the order of these steps and everything that can stop them. Does not belong here: whose turn it is
+(``slots``), the HTTP exchange (``service.sender``), writing (``recording``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from service.delivery.catalog import Catalog
+from service.delivery.decisions import (
+    Undelivered,
+    decide_attempt,
+    decide_without_attempt,
+    describe_outcome,
+    end_without_attempt,
+)
+from service.delivery.entries import Entry
+from service.delivery.instants import DatabaseClock, Monotonic
+from service.delivery.lanes import Standing
+from service.delivery.observer import Observer, Tell
+from service.delivery.observing import Observations
+from service.delivery.ready import ReadyDelivery
+from service.delivery.recording import Recorder
+from service.delivery.slots import Slots
+from service.domain.attempts import Outcome, OutcomeClass, OwnFault
+from service.domain.deliveries import Reason, State
+from service.domain.outbound import OutboundRequest, Route
+from service.domain.outcomes import Purpose, Verdict
+from service.domain.targets import Refusal, Target
+
+OWN_FAULT_WAIT: Final = 5.0
+COOL_OFF: Final = 1.0
+_TIMEOUTS: Final = frozenset({OutcomeClass.TIMEOUT, OutcomeClass.CONNECT_TIMEOUT})
+_WITHHELD: Final = {Reason.UNDECRYPTABLE: Verdict.UNDECRYPTABLE, Reason.NO_SIGNING_KEY: Verdict.UNSIGNABLE}
+
+
+class Sender(Protocol):
+    """Makes HTTP attempts. Deadlines are monotonic seconds; each method but the first may raise OwnFault."""
+
+    def find_route(self, target: Target, tenant_id: str) -> Route | None:
+        """The checked addresses of a target when they are known, without waiting."""
+
+    async def locate(self, target: Target, tenant_id: str, deadline: float) -> Route | Outcome:
+        """The checked addresses of a target, or why there are none."""
+
+    async def send(self, request: OutboundRequest, deadline: float) -> Outcome:
+        """Make one attempt, which starts no packet after ``deadline``."""
+
+
+class Rng(Protocol):
+    """Where chance comes from."""
+
+    def uniform(self) -> float:
+        """A number in [0, 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRules:
+    """``margin``: seconds of lease that must be left after the deadline. ``sample``: share of successes to log."""
+
+    margin: float = 10.0
+    connect_timeout: float = 5.0
+    sample: float = 0.0
+
+
+class Attempts:
+    """Makes attempts of deliveries that hold a slot. ``run`` never raises for anything that one delivery can cause."""
+
+    def __init__(
+        self,
+        *,
+        clock: Monotonic,
+        instants: DatabaseClock,
+        rng: Rng,
+        catalog: Catalog,
+        slots: Slots,
+        sender: Sender,
+        recorder: Recorder,
+        observations: Observations,
+        observer: Observer,
+        tell: Tell,
+        rules: AttemptRules,
+    ) -> None:
+        self._clock = clock
+        self._instants = instants
+        self._rng = rng
+        self._catalog = catalog
+        self._slots = slots
+        self._sender = sender
+        self._recorder = recorder
+        self._observations = observations
+        self._observer = observer
+        self._tell = tell
+        self._rules = rules
+        self.cool_until = float("-inf")
+        self.may_send: Callable[[], bool] = lambda: True
+
+    async def run(self, row: ReadyDelivery) -> None:
+        """Attempt a delivery that ``Slots.take`` gave out; its slot is given back."""
+        entry = self._find_sendable(row)
+        if entry is None:
+            self._slots.done(row)
+            return
+        try:
+            await self._attempt(row, entry)
+        except OwnFault as fault:
+            self._meet_own_fault(row, fault)
+        except asyncio.CancelledError:
+            self._recorder.release(row)
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug costs this delivery only, and alerts
+            self._meet_bug(row, entry, error)
+        finally:
+            if row.running:
+                self._slots.done(row)
+
+    def _find_sendable(self, row: ReadyDelivery) -> Entry | None:
+        """The webhook, if this delivery may go to it now; else the delivery is handed back, held or ended."""
+        entry = self._catalog.find(row.webhook_key)
+        if entry is None or row.revision != entry.revision:
+            self._recorder.release(row)
+            return None
+        if row.expires - self._clock.monotonic() < entry.timeout + self._rules.margin:
+            self._recorder.release(row)
+            return None
+        return entry if self.admit(row, entry) else None
+
+    def admit(self, row: ReadyDelivery, entry: Entry) -> bool:
+        """Whether a delivery may be sent; if not, it is on its way back into the database."""
+        obstacle = entry.obstacle
+        if obstacle is not None and not self._pass_obstacle(row, entry, obstacle):
+            return False
+        if row.body is None:
+            self._recorder.decide(end_without_attempt(row, entry, State.CANCELED, Reason.BY_REQUEST))
+            return False
+        if self._catalog.pauses.match(entry):
+            self._recorder.release(row)
+            return False
+        if entry.troubled and row.purpose is Purpose.SCHEDULED:
+            return self._pass_trouble(row, entry)
+        return True
+
+    def _pass_obstacle(self, row: ReadyDelivery, entry: Entry, obstacle: Reason) -> bool:
+        if obstacle is Reason.WEBHOOK_DELETED:
+            self._recorder.decide(end_without_attempt(row, entry, State.CANCELED, obstacle))
+        elif obstacle in _WITHHELD:
+            verdict = _WITHHELD[obstacle]
+            self._recorder.decide(decide_without_attempt(row, entry, verdict, self._instants.now()))
+        elif row.purpose is Purpose.TEST and entry.signer is not None:
+            return True
+        else:
+            self._recorder.hold(row, obstacle)
+        return False
+
+    def _pass_trouble(self, row: ReadyDelivery, entry: Entry) -> bool:
+        """Whether the webhook's health lets an attempt run; a local hold spends no retry."""
+        epoch = self._instants.epoch()
+        if entry.find_allowance(epoch) != 0:
+            return True
+        self._recorder.release(row, entry.find_opening(epoch) if entry.one_shot else None)
+        return False
+
+    async def _attempt(self, row: ReadyDelivery, entry: Entry) -> None:
+        target = entry.target
+        if target is None:
+            self._conclude(row, entry, _refuse(entry.refusal), self._instants.epoch())
+            return
+        route = self._sender.find_route(target, row.tenant_id)
+        if route is None:
+            await self._locate(row, entry, target)
+        elif self._slots.enter(row, route.address):
+            await self._send(row, entry, target, route)
+
+    async def _locate(self, row: ReadyDelivery, entry: Entry, target: Target) -> None:
+        """Find the receiver's address without holding a slot; the delivery then takes its turn again."""
+        self._slots.step_aside(row)
+        again = False
+        try:
+            found = await self._sender.locate(target, row.tenant_id, self._clock.monotonic() + entry.timeout)
+            if isinstance(found, Outcome):
+                self._conclude(row, entry, found, self._instants.epoch())
+            elif self.may_send():
+                again = True
+            else:
+                self._recorder.release(row)
+        finally:
+            self._slots.step_back(row, again=again)
+
+    async def _send(self, row: ReadyDelivery, entry: Entry, target: Target, route: Route) -> None:
+        started = self._clock.monotonic()
+        epoch = self._instants.epoch()
+        request = OutboundRequest(
+            target=target,
+            headers=(),
+            body=row.body or b"",
+            tenant_id=row.tenant_id,
+            block=build_block(row, entry, int(epoch)),
+            connect_timeout=self._rules.connect_timeout,
+            route=route,
+        )
+        outcome = await self._sender.send(request, started + entry.timeout)
+        self._conclude(row, entry, outcome, epoch)
+
+    def _conclude(self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float) -> None:
+        """Count, decide and hand over; ``epoch`` is when the attempt started, in seconds since 1970."""
+        current = self._catalog.find(row.webhook_key)
+        stale = current is not None and current.revision != entry.revision
+        self._count(row, outcome, epoch)
+        if outcome.kind is OutcomeClass.DELIVERED:
+            self._conclude_accepted(row, entry, outcome, epoch, stale=stale)
+        else:
+            self._conclude_failed(row, entry, outcome, epoch, stale=stale)
+
+    def _conclude_accepted(
+        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, *, stale: bool
+    ) -> None:
+        self._recorder.accept(row, entry.origin, outcome, epoch, stale=stale)
+        if not stale and row.purpose is not Purpose.TEST:
+            self._observations.note_success(entry, epoch + outcome.duration)
+        if row.running:
+            self._slots.done(row, Standing.PROVEN)
+        if self._rules.sample and self._rng.uniform() < self._rules.sample:
+            self._tell("attempt", **describe_attempt(row, entry, outcome))
+
+    def _conclude_failed(
+        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, *, stale: bool
+    ) -> None:
+        now = self._instants.now()
+        undelivered = decide_attempt(row, entry, outcome, now, self._rng.uniform(), epoch, stale=stale)
+        decision = undelivered.decision
+        self._recorder.decide(undelivered)
+        if decision.observed:
+            self._observations.note_failure(
+                entry,
+                now.timestamp(),
+                describe_outcome(outcome),
+                hold_until=decision.hold_until,
+                disable=decision.disable,
+            )
+        if row.running:
+            self._slots.done(row, Standing.SUSPECT if outcome.kind in _TIMEOUTS else None)
+        self._tell("attempt_failed", **describe_attempt(row, entry, outcome), **describe_decision(undelivered))
+
+    def _count(self, row: ReadyDelivery, outcome: Outcome, epoch: float) -> None:
+        first = row.attempts == 0 and row.purpose is Purpose.SCHEDULED
+        self._observer.attempt(
+            outcome,
+            slot_wait=row.started - row.ready,
+            first_delay=epoch - row.created if first and not row.waited_for_limits else None,
+            latency=epoch + outcome.duration - row.created if outcome.kind is OutcomeClass.DELIVERED else None,
+        )
+
+    def _meet_own_fault(self, row: ReadyDelivery, fault: OwnFault) -> None:
+        """No attempt is recorded and no retry is used; everybody waits a moment for what we lack."""
+        self._observer.own_fault(fault.kind)
+        self._tell("own_fault", kind=fault.kind, detail=fault.detail, delivery_id=row.delivery_id)
+        self.cool_until = self._clock.monotonic() + COOL_OFF
+        self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
+
+    def _meet_bug(self, row: ReadyDelivery, entry: Entry, error: Exception) -> None:
+        self._observer.own_fault("internal_error")
+        self._tell("internal_error", delivery_id=row.delivery_id, webhook_id=entry.webhook_id, exc_info=error)
+        self._recorder.decide(decide_without_attempt(row, entry, Verdict.BROKEN, self._instants.now()))
+
+
+def build_block(row: ReadyDelivery, entry: Entry, timestamp: int) -> bytes:
+    """The header lines of one attempt, signed now; chapter 3."""
+    assert entry.signer is not None
+    assert row.body is not None
+    signature = entry.signer.sign(row.message_id, timestamp, row.body)
+    own = (
+        f"webhook-id: {row.message_id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n"
+        f"webhook-attempt: {row.attempts + 1}\r\nwebhook-event-type: {_clean(row.type)}\r\n"
+        f"webhook-generation: {row.generation}\r\n"
+    )
+    return entry.block + own.encode()
+
+
+def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome) -> dict[str, object]:
+    """The fields that every log line about an attempt has."""
+    return {
+        "delivery_id": row.delivery_id,
+        "message_id": row.message_id,
+        "webhook_id": entry.webhook_id,
+        "tenant_id": row.tenant_id,
+        "attempt": row.attempts + 1,
+        "outcome": outcome.kind.value,
+        "status": outcome.status,
+        "detail": outcome.detail,
+        "duration": round(outcome.duration, 3),
+        "origin": entry.origin,
+    }
+
+
+def describe_decision(undelivered: Undelivered) -> dict[str, object]:
+    """What a failed attempt led to."""
+    decision = undelivered.decision
+    return {
+        "state": decision.state.value,
+        "reason": None if decision.reason is None else decision.reason.value,
+        "next_attempt_at": decision.next_attempt_at,
+        "retry_after_clamped": decision.clamped,
+    }
+
+
+def _clean(text: str) -> str:
+    """A message type comes from a profile; whatever it is, it stays within its header line."""
+    return text if text.isascii() and text.isprintable() else ascii(text)
+
+
+def _refuse(refusal: Refusal | None) -> Outcome:
+    """What is refused before any packet: for its form at once, for its address with another try."""
+    form = refusal is None or refusal.form
+    kind = OutcomeClass.URL_REFUSED if form else OutcomeClass.BLOCKED_ADDRESS
+    return Outcome(kind, detail="" if refusal is None else refusal.reason)

@@ -1,0 +1,179 @@
+"""What this process knows of webhooks, never more than two seconds old when an attempt starts.
+
+Belongs here: the cache of entries, kept up by notifications and a look a second. Does not belong here: what is in an
+entry (``entries``), where it comes from (``service.store``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from service.delivery.entries import Entry, SendingDefaults, WebhookSource, build_entry
+from service.delivery.instants import DatabaseClock, Monotonic
+from service.domain.health import Health, build_health
+
+STALE_AFTER: Final = 2.0
+LOOK_BACK: Final = 15.0
+KEPT_ENTRIES: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What operators have paused: everything, tenants, or host names."""
+
+    everything: bool = False
+    tenants: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+
+    def match(self, entry: Entry) -> bool:
+        """Whether this webhook's deliveries are to stay where they are."""
+        return self.everything or entry.tenant_id in self.tenants or entry.host in self.hosts
+
+
+NO_PAUSES: Final = Pauses()
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """How a webhook fares that is not simply well; ``held_until`` in seconds since 1970."""
+
+    webhook_key: int
+    health: Health | None
+    held_until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at what has changed: revisions, health, pauses, and how many processes share the work."""
+
+    revisions: tuple[tuple[int, int], ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    pauses: Pauses = field(default_factory=Pauses)
+    processes: int = 1
+
+
+class CatalogStore(Protocol):
+    """Where webhooks are kept. Every method may raise StoreUnavailable."""
+
+    async def read_clock(self) -> float:
+        """Seconds since 1970 by the database's clock."""
+
+    async def load(self, webhook_keys: Collection[int]) -> list[WebhookSource]:
+        """These webhooks, opened; those that do not exist are left out."""
+
+    async def look(self, back: float, troubled: Collection[int]) -> Look:
+        """What has changed in the last ``back`` seconds, and how the webhooks fare that are, or were, not well."""
+
+
+class Catalog:
+    """Webhooks by key. ``find`` costs a dictionary look-up; ``ensure`` and ``refresh`` ask the store."""
+
+    def __init__(
+        self, store: CatalogStore, defaults: SendingDefaults, clock: Monotonic, instants: DatabaseClock
+    ) -> None:
+        self._store = store
+        self._defaults = defaults
+        self._clock = clock
+        self._instants = instants
+        self._entries: dict[int, Entry] = {}
+        self._troubled: set[int] = set()
+        self._looked_at = float("-inf")
+        self.closed_lanes: list[int] = []
+        self.pauses = NO_PAUSES
+        self.processes = 1
+
+    @property
+    def fresh(self) -> bool:
+        """Whether attempts may start on what is known."""
+        return self._clock.monotonic() - self._looked_at <= STALE_AFTER
+
+    def find(self, webhook_key: int) -> Entry | None:
+        """The webhook, if it is known here."""
+        return self._entries.get(webhook_key)
+
+    async def ensure(self, webhook_keys: Iterable[int]) -> None:
+        """Load those that are not known yet."""
+        missing = {key for key in webhook_keys if key not in self._entries}
+        if missing:
+            await self._load(missing)
+
+    async def reload(self, webhook_keys: Collection[int]) -> None:
+        """Load these anew, known or not."""
+        await self._load(webhook_keys)
+
+    async def refresh(self) -> list[Entry]:
+        """Take in what has changed since the last look; return the webhooks that are, or were, not well."""
+        asked = self._clock.monotonic()
+        epoch = await self._store.read_clock()
+        self._instants.measure(epoch, asked, self._clock.monotonic())
+        troubled = set(self._troubled)
+        look = await self._store.look(self._reach(asked), troubled)
+        changed = [key for key, revision in look.revisions if self._is_older(key, revision)]
+        if changed:
+            await self._load(changed)
+        self._adopt(look)
+        self._looked_at = asked
+        self.close_lanes()
+        return [self._entries[key] for key in troubled | self._troubled if key in self._entries]
+
+    def note(self, entry: Entry) -> None:
+        """An entry's health was changed here."""
+        if entry.troubled:
+            self._troubled.add(entry.webhook_key)
+        else:
+            self._troubled.discard(entry.webhook_key)
+
+    def close_lanes(self) -> None:
+        """Work out of which lanes nothing may be claimed. A lane of one-shots is shared, so none of them closes it."""
+        epoch = self._instants.epoch()
+        self.closed_lanes = [entry.lane for key in self._troubled if (entry := self._closing(key, epoch))]
+        if self.pauses != NO_PAUSES:
+            self.closed_lanes += [entry.lane for entry in self._entries.values() if self.pauses.match(entry)]
+
+    def _closing(self, webhook_key: int, epoch: float) -> Entry | None:
+        entry = self._entries.get(webhook_key)
+        return entry if entry and not entry.one_shot and entry.find_allowance(epoch) == 0 else None
+
+    def _reach(self, asked: float) -> float:
+        """How far back to look: over the time since the last look, and transactions that were open then."""
+        away = asked - self._looked_at
+        return LOOK_BACK if away > 1e9 else LOOK_BACK + away  # noqa: PLR2004 - the first look has nothing to catch up
+
+    def _is_older(self, webhook_key: int, revision: int) -> bool:
+        entry = self._entries.get(webhook_key)
+        return entry is not None and entry.revision < revision
+
+    async def _load(self, webhook_keys: Collection[int]) -> None:
+        sources = await self._store.load(webhook_keys)
+        epoch = self._instants.epoch()
+        for source in sources:
+            known = self._entries.get(source.webhook_key)
+            if known is None or known.revision <= source.revision:
+                entry = build_entry(source, self._defaults, epoch, self.processes)
+                self._entries[source.webhook_key] = entry
+                self.note(entry)
+        self._forget_some()
+
+    def _adopt(self, look: Look) -> None:
+        epoch = self._instants.epoch()
+        self.pauses = look.pauses
+        if look.processes != self.processes:
+            self.processes = max(1, look.processes)
+            for entry in self._entries.values():
+                entry.set_terms(epoch, self.processes)
+        for trouble in look.troubles:
+            known = self._entries.get(trouble.webhook_key)
+            if known is not None:
+                health = trouble.health or build_health(known.health.enabled_at)
+                known.adopt_health(health, trouble.held_until, epoch, self.processes)
+                self.note(known)
+
+    def _forget_some(self) -> None:
+        """Forget the oldest when there are too many; whoever still needs one loads it again."""
+        surplus = len(self._entries) - KEPT_ENTRIES
+        if surplus > 0:
+            for key in list(self._entries)[: surplus + KEPT_ENTRIES // 10]:
+                del self._entries[key]
+                self._troubled.discard(key)

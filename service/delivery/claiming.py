@@ -1,0 +1,208 @@
+"""Claiming: leasing due deliveries a few per lane, and letting in what may be sent.
+
+Belongs here: which lanes are claimed from and how much, renewing and handing back leases. Does not belong here: when to
+claim (``engine``) and the statement (``service.store``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from service.delivery.attempting import Attempts
+from service.delivery.catalog import Catalog
+from service.delivery.instants import Monotonic
+from service.delivery.observer import Observer
+from service.delivery.ready import ReadyDelivery
+from service.delivery.recording import Recorder
+from service.delivery.slots import Slots
+
+PER_CLAIM: Final = 500
+PER_UNKNOWN_LANE: Final = 4
+LANES_PER_CLAIM: Final = 500
+FIRST_LANE: Final = -(2**63)
+FULL_LEASES: Final = 2.0
+
+
+class TokenSource(Protocol):
+    """Where fencing tokens come from."""
+
+    def token(self, size: int) -> bytes:
+        """``size`` bytes that nobody can guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What is wanted: deliveries of lanes after ``after``, as many of each as ``rooms`` says, else ``default``.
+
+    At most ``lane_limit`` lanes are looked at and ``limit`` deliveries leased, for ``lease`` seconds, which end at the
+    monotonic instant ``expires``.
+    """
+
+    after: int
+    lane_limit: int
+    rooms: Mapping[int, int]
+    default: int
+    limit: int
+    token: int
+    lease: float
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What was leased. ``last_lane`` is where the scan ended, None when it found no lane at all; ``lanes`` how many."""
+
+    rows: list[ReadyDelivery]
+    last_lane: int | None
+    lanes: int
+
+
+class ClaimStore(Protocol):
+    """Where deliveries wait. Every method may raise StoreUnavailable or Conflict."""
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        """Lease due deliveries."""
+
+    async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
+        """Renew leases that are still ours and unflagged; return the delivery ids of those."""
+
+    async def find_wait(self) -> float | None:
+        """Seconds until the next delivery becomes due that is not due yet."""
+
+
+def draw_token(rng: TokenSource) -> int:
+    """A fencing token: 62 random bits, so that no two claims share one."""
+    return int.from_bytes(rng.token(8), "big") >> 2
+
+
+class Claimer:
+    """Brings due deliveries into the slots. One claim at a time."""
+
+    def __init__(
+        self,
+        *,
+        store: ClaimStore,
+        clock: Monotonic,
+        rng: TokenSource,
+        catalog: Catalog,
+        slots: Slots,
+        attempts: Attempts,
+        recorder: Recorder,
+        observer: Observer,
+        lease: float,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._rng = rng
+        self._catalog = catalog
+        self._slots = slots
+        self._attempts = attempts
+        self._recorder = recorder
+        self._observer = observer
+        self.lease = lease
+        self._after = FIRST_LANE
+        self._behind: set[int] = set()
+        self._behind_before: set[int] = set()
+
+    async def claim(self) -> bool:
+        """Claim once. True when there may be more to claim at once. Raises StoreUnavailable or Conflict."""
+        limit = min(PER_CLAIM, self._slots.room)
+        if limit <= 0 or self._catalog.pauses.everything:
+            return False
+        request = self._build_request(limit)
+        claimed = await self._store.claim(request)
+        self._observer.deliveries_claimed(len(claimed.rows))
+        self._remember(claimed, request)
+        wrapped = self._move_on(claimed, limit)
+        await self.let_in(claimed.rows)
+        return len(claimed.rows) >= limit or not wrapped
+
+    async def let_in(self, rows: Sequence[ReadyDelivery]) -> None:
+        """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to."""
+        unknown = [row.webhook_key for row in rows if self._is_unknown(row)]
+        if unknown:
+            await self._catalog.reload(set(unknown))
+            self._catalog.close_lanes()
+        for row in rows:
+            self.let_one_in(row)
+
+    def let_one_in(self, row: ReadyDelivery) -> None:
+        """The same for one delivery whose webhook is known."""
+        entry = self._catalog.find(row.webhook_key)
+        if entry is None or not self._attempts.admit(row, entry):
+            if entry is None:
+                self._recorder.release(row)
+            return
+        row.revision = row.revision or entry.revision
+        row.waited_for_limits = row.waited_for_limits or self.is_behind(row.lane)
+        self._slots.add(row, entry.terms)
+
+    async def keep_leases(self) -> None:
+        """Renew the leases of waiting deliveries that have run half, and hand back what has waited for long."""
+        now = self._clock.monotonic()
+        long_ago = now - FULL_LEASES * self.lease
+        self.hand_back(self._slots.withdraw(lambda row: row.ready < long_ago))
+        aging = [row for row in self._slots.list_waiting() if row.expires - now < self.lease / 2]
+        if aging:
+            kept = await self._store.renew(aging, self.lease)
+            for row in aging:
+                row.expires = now + self.lease if row.delivery_id in kept else float("-inf")
+        self.hand_back(self._slots.withdraw(lambda row: row.expires < now))  # flagged, or not ours any more
+
+    def hand_back(self, rows: Iterable[ReadyDelivery]) -> None:
+        """Give up leases of deliveries that were not attempted."""
+        for row in rows:
+            self._recorder.release(row)
+
+    def is_behind(self, lane: int) -> bool:
+        """Whether older deliveries of a lane are likely to wait in the database."""
+        return lane in self._behind or lane in self._behind_before
+
+    def mark_behind(self, lane: int) -> None:
+        """A delivery of this lane went into the database without a lease."""
+        self._behind.add(lane)
+
+    def wants_more(self, lane: int) -> bool:
+        """Whether a lane has deliveries in the database that were left there, and room for them again."""
+        return self.is_behind(lane) and self._slots.has_room(lane)
+
+    def _is_unknown(self, row: ReadyDelivery) -> bool:
+        entry = self._catalog.find(row.webhook_key)
+        return entry is None or entry.revision < row.revision
+
+    def _build_request(self, limit: int) -> ClaimRequest:
+        rooms = self._slots.list_rooms() | dict.fromkeys(self._catalog.closed_lanes, 0)
+        return ClaimRequest(
+            after=self._after,
+            lane_limit=LANES_PER_CLAIM,
+            rooms=rooms,
+            default=PER_UNKNOWN_LANE,
+            limit=limit,
+            token=draw_token(self._rng),
+            lease=self.lease,
+            expires=self._clock.monotonic() + self.lease,
+        )
+
+    def _remember(self, claimed: Claimed, request: ClaimRequest) -> None:
+        """Lanes of which as many came as were asked for have more; so may lanes that had no room."""
+        counts: dict[int, int] = {}
+        for row in claimed.rows:
+            counts[row.lane] = counts.get(row.lane, 0) + 1
+        rooms = request.rooms
+        self._behind.update(lane for lane, count in counts.items() if count >= rooms.get(lane, request.default))
+        self._behind.update(lane for lane, room in rooms.items() if not room)
+
+    def _move_on(self, claimed: Claimed, limit: int) -> bool:
+        """Turn the cursor; True when the scan has come round, so that what is not behind by now is not behind."""
+        if len(claimed.rows) >= limit:
+            self._after = max(row.lane for row in claimed.rows)
+            return False
+        if claimed.last_lane is not None and claimed.lanes >= LANES_PER_CLAIM:
+            self._after = claimed.last_lane
+            return False
+        came_round = self._after == FIRST_LANE
+        self._after = FIRST_LANE
+        self._behind, self._behind_before = set(), self._behind
+        return came_round

@@ -1,0 +1,281 @@
+"""The deliver role as one worker with named loops.
+
+Belongs here: when to claim, refresh, renew and record, and the order of a clean stop. Does not belong here: what those
+do; each has its module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from service.delivery.attempting import Attempts
+from service.delivery.catalog import Catalog
+from service.delivery.claiming import Claimer, ClaimStore
+from service.delivery.entries import Entry
+from service.delivery.handoff import LocalHandoff
+from service.delivery.instants import DatabaseClock, Monotonic
+from service.delivery.observer import Tell
+from service.delivery.observing import Observations
+from service.delivery.rates import Rates
+from service.delivery.recording import Recorder
+from service.delivery.sending import Crew
+from service.delivery.slots import Slots
+from service.lifecycle import Stop
+from service.ports import Conflict, StoreUnavailable
+
+DUE_CHANNEL: Final = "webhookd_due"
+WEBHOOKS_CHANNEL: Final = "webhookd_webhooks"
+POLL: Final = 1.0
+REFRESH: Final = 1.0
+SOON: Final = 0.02
+BACK_OFF: Final = 0.25
+LAST_WRITES: Final = 2.5
+
+
+class Listener(Protocol):
+    """Hears notifications on a connection of its own, which also counts this process as a live one."""
+
+    async def listen(self, handlers: Mapping[str, Callable[[], object]]) -> None:
+        """Call the handler of a channel at each notification, until the connection ends: StoreUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """What the engine runs, built by the composition root."""
+
+    clock: Monotonic
+    instants: DatabaseClock
+    catalog: Catalog
+    slots: Slots
+    claimer: Claimer
+    claims: ClaimStore
+    attempts: Attempts
+    recorder: Recorder
+    observations: Observations
+    rates: Rates
+    handoff: LocalHandoff
+    listener: Listener
+    tell: Tell
+
+
+class Engine:
+    """Claims, attempts and records until the stop; then lets attempts end, hands leases back and records the rest."""
+
+    name = "delivery"
+
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts = parts
+        self._slots = parts.slots
+        self._crew = Crew(parts.slots, parts.attempts, self.may_send)
+        self._due = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._starved = False
+        self._running = False
+        self._connect()
+
+    def may_send(self) -> bool:
+        """Whether an attempt may start: we run, what we know is fresh, and outcomes find their way into the database."""
+        parts = self._parts
+        return (
+            self._running
+            and parts.recorder.open
+            and parts.catalog.fresh
+            and parts.clock.monotonic() >= parts.attempts.cool_until
+        )
+
+    async def run(self, stop: Stop) -> None:
+        """Work until the stop, then drain within its budget."""
+        self._running = True
+        async with asyncio.TaskGroup() as group:
+            self._crew.start(group)
+            lasting = [group.create_task(loop, name=name) for name, loop in self._list_lasting_loops().items()]
+            ending = [group.create_task(loop, name=name) for name, loop in self._list_claiming_loops().items()]
+            await stop.wait()
+            for task in ending:
+                task.cancel()
+            await self._drain(stop)
+            for task in lasting:
+                task.cancel()
+
+    def _list_lasting_loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Loops that go on while the last attempts end."""
+        return {
+            "recording": self._parts.recorder.run(),
+            "observing": self._parts.observations.run(),
+            "refreshing": self._keep_refreshing(),
+        }
+
+    def _list_claiming_loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Loops that bring in new work."""
+        return {
+            "claiming": self._keep_claiming(),
+            "listening": self._keep_listening(),
+            "leases": self._keep_leases(),
+            "rates": self._keep_drawing(),
+            "arrivals": self._keep_letting_in(),
+        }
+
+    def _connect(self) -> None:
+        parts, crew = self._parts, self._crew
+        crew.on_done = self._look_for_room
+        parts.attempts.may_send = self.may_send
+        parts.handoff.may_send = self.may_send
+        parts.handoff.on_ready = crew.wake
+        parts.handoff.on_arrival = self._arrived.set
+        parts.handoff.on_due = self._due.set
+        parts.recorder.on_written = self._written
+        parts.recorder.on_planned = self._plan_at
+        parts.observations.on_health = self._apply_health
+
+    # --- claiming -------------------------------------------------------------------------------------------------
+
+    async def _keep_claiming(self) -> None:
+        while True:
+            await self._wait(self._due, POLL)
+            self._due.clear()
+            if not self.may_send():
+                await self._wait(self._changed, BACK_OFF)
+                continue
+            try:
+                await self._claim()
+            except (StoreUnavailable, Conflict):
+                await asyncio.sleep(BACK_OFF)
+                self._due.set()
+
+    async def _claim(self) -> None:
+        before = self._slots.waiting
+        more = await self._parts.claimer.claim()
+        self._crew.wake()
+        self._starved = not self._slots.room
+        if more:
+            self._due.set()
+        elif self._slots.waiting > before:
+            self._plan(SOON)
+        else:
+            self._plan(await self._parts.claims.find_wait())
+
+    def _plan(self, seconds: float | None) -> None:
+        """Claim again after so long, or earlier if that was planned already."""
+        if seconds is None or seconds > POLL:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(seconds, 0.001)
+        if (
+            self._timer is None
+            or self._timer.cancelled()
+            or self._timer.when() < loop.time()
+            or self._timer.when() > at
+        ):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(at, self._due.set)
+
+    def _plan_at(self, at: datetime) -> None:
+        self._plan(at.timestamp() - self._parts.instants.epoch())
+
+    def _look_for_room(self, lane: int) -> None:
+        """After an attempt: claim when there is room for what had to be left in the database."""
+        if self._parts.claimer.wants_more(lane) or (self._starved and self._slots.room * 4 >= self._slots.buffer):
+            self._due.set()
+
+    async def _keep_listening(self) -> None:
+        handlers = {DUE_CHANNEL: self._due.set, WEBHOOKS_CHANNEL: self._changed.set}
+        while True:
+            try:
+                await self._parts.listener.listen(handlers)
+            except StoreUnavailable:
+                await asyncio.sleep(BACK_OFF)
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.claimer.lease / 6)
+            try:
+                await self._parts.claimer.keep_leases()
+            except (StoreUnavailable, Conflict):
+                continue
+
+    async def _keep_drawing(self) -> None:
+        while True:
+            if await self._parts.rates.keep_drawing():
+                self._crew.wake()
+
+    async def _keep_letting_in(self) -> None:
+        """Let in what ingest handed over for webhooks that are not known here yet."""
+        handoff = self._parts.handoff
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            rows, handoff.arrivals = handoff.arrivals, []
+            try:
+                await self._parts.claimer.let_in(rows)
+            except (StoreUnavailable, Conflict):
+                self._parts.claimer.hand_back(rows)
+            self._crew.wake()
+
+    # --- keeping up -----------------------------------------------------------------------------------------------
+
+    async def _keep_refreshing(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                entries = await self._parts.catalog.refresh()
+            except (StoreUnavailable, Conflict):
+                await asyncio.sleep(BACK_OFF)
+                continue
+            for entry in entries:
+                self._apply_health(entry)
+            self._crew.wake()
+            await self._wait(self._changed, REFRESH)
+            await asyncio.sleep(SOON)
+
+    def _apply_health(self, entry: Entry) -> None:
+        """Let a lane run as many attempts as its webhook's health allows now."""
+        if not entry.one_shot:
+            self._slots.allow(entry.lane, entry.terms.allowance)
+
+    def _written(self, woken: int) -> None:
+        if woken:
+            self._due.set()
+        if self._slots.has_ready:
+            self._crew.wake()
+
+    # --- stopping -------------------------------------------------------------------------------------------------
+
+    async def _drain(self, stop: Stop) -> None:
+        """Hand back what has not started, let the rest end within the budget, write everything."""
+        self._running = False
+        parts = self._parts
+        if self._timer is not None:
+            self._timer.cancel()
+        parts.claimer.hand_back([*self._slots.withdraw(lambda _: True), *parts.handoff.arrivals])
+        parts.handoff.arrivals = []
+        await self._crew.finish(stop.remaining())
+        parts.claimer.hand_back(self._slots.withdraw(lambda _: True))
+        try:
+            async with asyncio.timeout(LAST_WRITES):
+                await self._write_rest()
+        except TimeoutError:
+            parts.tell("outcomes_not_recorded", count=parts.recorder.unrecorded)
+
+    async def _write_rest(self) -> None:
+        """The recorder's own loop writes; this waits until it has, then the health of webhooks goes too."""
+        await self._parts.recorder.wait_empty()
+        try:
+            await self._parts.observations.flush()
+        except (StoreUnavailable, Conflict):
+            return
+
+    @staticmethod
+    async def _wait(event: asyncio.Event, seconds: float) -> None:
+        """Until the event, at most so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return

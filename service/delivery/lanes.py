@@ -1,0 +1,102 @@
+"""One lane: the deliveries of one webhook (or of one-shots to one origin) that wait here, and what it may do.
+
+Belongs here: a lane's own caps and standing. Does not belong here: whose turn it is (``slots``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from service.delivery.ready import ReadyDelivery
+
+BUFFER_PER_SLOT: Final = 16
+BUFFER_CAP: Final = 500
+BUFFER_UNPROVEN: Final = 4
+
+
+class Standing(IntEnum):
+    """What is known of a lane's receiver, in the order in which lanes get their turn."""
+
+    PROVEN = 0  # it accepted something since it last timed out
+    NEW = 1  # nothing is known yet
+    SUSPECT = 2  # it timed out, and has accepted nothing since
+
+
+@dataclass(slots=True, eq=False)
+class Gate:
+    """The attempts to one place (a tenant's host, a shared address), at most ``cap`` at a time.
+
+    ``parked`` are lanes that wait until one of them ends.
+    """
+
+    key: tuple[str, str]
+    cap: int
+    in_flight: int = 0
+    parked: deque[Lane] = field(default_factory=deque)
+
+
+@dataclass(slots=True, eq=False)
+class Tenant:
+    """A tenant's lanes that may start an attempt now, by standing, and its attempts in flight."""
+
+    tenant_id: str
+    ready: tuple[deque[Lane], deque[Lane], deque[Lane]] = field(default_factory=lambda: (deque(), deque(), deque()))
+    in_flight: int = 0
+    lanes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The state of one lane.
+
+    ``limit`` is how many attempts its settings allow in this process, ``allowance`` how many its health allows (None:
+    all). ``tokens`` is what is left of its rate limit here (None: no limit). ``reserved`` counts deliveries that are
+    about to be handed over. ``listed`` is the standing under which it stands in the ready queue, None when it does not.
+    ``parked``: it waits at a gate, or for its receiver's address.
+    """
+
+    key: int
+    tenant: Tenant
+    host: Gate
+    limit: int
+    standing: Standing = Standing.NEW
+    allowance: int | None = None
+    tokens: int | None = None
+    rows: deque[ReadyDelivery] = field(default_factory=deque)
+    in_flight: int = 0
+    reserved: int = 0
+    listed: Standing | None = None
+    parked: bool = False
+
+    @property
+    def cap(self) -> int:
+        """Attempts that may run at the same time now: one only, until the receiver is proven."""
+        cap = self.limit if self.standing is Standing.PROVEN else 1
+        return cap if self.allowance is None else min(cap, self.allowance)
+
+    @property
+    def may_start(self) -> bool:
+        """Whether there is something to send and nothing of the lane's own against it."""
+        return bool(self.rows) and self.tokens != 0 and self.in_flight < self.cap
+
+    @property
+    def buffer(self) -> int:
+        """How many deliveries may wait here."""
+        if self.standing is not Standing.PROVEN:
+            return BUFFER_UNPROVEN
+        return min(BUFFER_CAP, self.cap * BUFFER_PER_SLOT)
+
+    @property
+    def room(self) -> int:
+        """How many more may be claimed; 0 until a quarter of the buffer is free, so that claims are worth their price."""
+        buffer = self.buffer
+        room = buffer - len(self.rows) - self.reserved
+        return room if room * 4 >= buffer else 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing of it is here: it may be forgotten."""
+        return not (self.rows or self.in_flight or self.reserved or self.parked)

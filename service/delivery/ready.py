@@ -1,0 +1,74 @@
+"""A delivery in the hands of this process: leased, with its body, waiting for a slot or on the wire.
+
+Belongs here: the record that travels from the claim to the recorder. Does not belong here: anything about its webhook,
+which the catalog knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.domain.deliveries import Reason, Recall, State
+from service.domain.outcomes import Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Room reserved for one delivery that is inserted already leased to this process.
+
+    ``token`` and ``until`` are for the row. ``expires`` is the same end on this process's monotonic clock, measured
+    from before the reservation; ``lane`` is where the room was reserved.
+    """
+
+    token: int
+    until: datetime
+    expires: float
+    lane: int
+
+
+@dataclass(slots=True)
+class ReadyDelivery:
+    """One leased delivery.
+
+    ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``created``,
+    ``first_due``, ``due`` and ``before_due`` are seconds since 1970 by the database's clock. ``revision`` is the
+    webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged. ``before`` and its
+    companions say where a redelivered one goes back to. The fields after them belong to the slots.
+    """
+
+    token: int
+    expires: float
+    delivery_id: int
+    webhook_key: int
+    lane: int
+    tenant_id: str
+    message_id: str
+    type: str
+    generation: int
+    group_key: int | None
+    batch_key: int | None
+    job_id: str | None
+    attempts: int
+    created: float
+    first_due: float
+    due: float
+    revision: int
+    body: bytes | None
+    purpose: Purpose = Purpose.SCHEDULED
+    recall: Recall | None = None
+    recall_reason: Reason | None = None
+    before: State = State.PENDING
+    before_reason: Reason | None = None
+    before_due: float | None = None
+    ready: float = 0.0
+    started: float = 0.0
+    waited_for_limits: bool = False
+    address: str = ""
+    running: bool = False
+    slow: bool = False
+
+    @property
+    def number(self) -> int:
+        """The attempt's number, from 1."""
+        return self.attempts + 1

@@ -1,0 +1,257 @@
+"""Outcomes on their way into the database, grouped over a few milliseconds.
+
+Belongs here: what waits to be written, writing it, and trying again while the database is away. Does not belong here:
+what is decided (``decisions``) and how it is stored (``service.store``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import Final, NamedTuple, Protocol
+
+from service.delivery.decisions import Undelivered, decide_again
+from service.delivery.instants import DatabaseClock
+from service.delivery.observer import Observer
+from service.delivery.ready import ReadyDelivery
+from service.domain.attempts import Outcome
+from service.domain.deliveries import Reason, Recall
+from service.ports import Conflict, StoreUnavailable
+
+GATHER: Final = 0.003
+UNRECORDED_LIMIT: Final = 1_000
+PER_WRITE: Final = 1_000
+BACK_OFF: Final = (0.05, 2.0)
+
+
+class Accepted(NamedTuple):
+    """A delivery that its receiver accepted, as it is written: ``started`` in seconds since 1970."""
+
+    delivery_id: int
+    token: int
+    number: int
+    started: float
+    duration_ms: int
+    status: int | None
+    flags: str | None
+    origin: str
+    excerpt: bytes | None
+    stale: bool
+
+
+class Refused(NamedTuple):
+    """A decision that was not recorded. ``ours``: the lease is still ours, and the flag is now what is given here."""
+
+    delivery_id: int
+    ours: bool
+    recall: Recall | None = None
+    recall_reason: Reason | None = None
+
+
+class Recorded(NamedTuple):
+    """What a write of decisions came to: those refused, and how many newer deliveries became due by it."""
+
+    refused: list[Refused]
+    woken: int = 0
+
+
+class Release(NamedTuple):
+    """A lease to be handed back; ``due`` in seconds since 1970, None: due as it was."""
+
+    delivery_id: int
+    token: int
+    due: float | None = None
+
+
+class Hold(NamedTuple):
+    """A delivery whose webhook is paused or disabled: held if it still is, else handed back."""
+
+    delivery_id: int
+    token: int
+    webhook_key: int
+    reason: Reason
+
+
+class RecordStore(Protocol):
+    """Where outcomes go. Every method may raise StoreUnavailable, or Conflict: then nothing of it was written."""
+
+    async def record_accepted(self, rows: Sequence[Accepted]) -> int:
+        """Settle deliveries, whoever holds their lease; return how many newer ones became due by it."""
+
+    async def record_undelivered(self, rows: Sequence[Undelivered]) -> Recorded:
+        """Record decisions where lease and flag are as decided upon."""
+
+    async def record_lost(self, rows: Sequence[Undelivered]) -> None:
+        """Log attempts whose lease was lost; their deliveries stay as they are."""
+
+    async def hold(self, rows: Sequence[Hold]) -> None:
+        """Hold deliveries of stopped webhooks; hand back those whose webhook is not stopped any more."""
+
+    async def release(self, rows: Sequence[Release]) -> None:
+        """Hand leases back; flagged deliveries become what their flag says."""
+
+
+class Recorder:
+    """Takes outcomes at any time and writes them in groups; what cannot be written stays until it can.
+
+    ``on_written`` is called after each group with the number of deliveries that became due by it, ``on_exhausted``
+    with every delivery whose schedule has ended, ``on_planned`` with the instant of every next attempt.
+    """
+
+    def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer) -> None:
+        self._store = store
+        self._instants = instants
+        self._observer = observer
+        self._accepted: list[Accepted] = []
+        self._undelivered: list[Undelivered] = []
+        self._lost: list[Undelivered] = []
+        self._holds: list[Hold] = []
+        self._releases: list[Release] = []
+        self._wanted = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+        self.away = False
+        self.on_written: Callable[[int], object] = lambda _: None
+        self.on_exhausted: Callable[[Undelivered], object] = lambda _: None
+        self.on_planned: Callable[[datetime], object] = lambda _: None
+
+    @property
+    def unrecorded(self) -> int:
+        """Outcomes that are not in the database yet."""
+        return len(self._accepted) + len(self._undelivered)
+
+    @property
+    def open(self) -> bool:
+        """Whether attempts may start: the database answers, and not too much waits for it."""
+        return not self.away and len(self._accepted) + len(self._undelivered) < UNRECORDED_LIMIT
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything is written."""
+        return not (self._accepted or self._undelivered or self._lost or self._holds or self._releases)
+
+    def accept(self, row: ReadyDelivery, origin: str, outcome: Outcome, started: float, *, stale: bool) -> None:
+        """Take a delivery that its receiver accepted."""
+        self._accepted.append(
+            Accepted(
+                row.delivery_id,
+                row.token,
+                row.attempts + 1,
+                started,
+                int(outcome.duration * 1_000),
+                outcome.status,
+                ",".join(sorted(outcome.flags)) if outcome.flags else None,
+                origin,
+                outcome.excerpt or None,
+                stale,
+            )
+        )
+        self._want()
+
+    def decide(self, undelivered: Undelivered) -> None:
+        """Take a decision about a delivery that was not accepted."""
+        self._undelivered.append(undelivered)
+        self._want()
+
+    def hold(self, row: ReadyDelivery, reason: Reason) -> None:
+        """Hold a delivery because its webhook is paused or disabled."""
+        self._holds.append(Hold(row.delivery_id, row.token, row.webhook_key, reason))
+        self._want()
+
+    def release(self, row: ReadyDelivery, due: float | None = None) -> None:
+        """Hand a lease back."""
+        self._releases.append(Release(row.delivery_id, row.token, due))
+        self._want()
+
+    async def wait_empty(self) -> None:
+        """Until everything is written, which ``run`` does."""
+        await self._written.wait()
+
+    async def run(self) -> None:
+        """Write what comes, until cancelled; back off while the database is away."""
+        wait = BACK_OFF[0]
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(GATHER)
+            self._wanted.clear()
+            try:
+                await self.flush()
+            except StoreUnavailable:
+                self.away = True
+                self._wanted.set()
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, BACK_OFF[1])
+            else:
+                self.away = False
+                wait = BACK_OFF[0]
+
+    async def flush(self) -> None:
+        """Write everything there is. Raises StoreUnavailable; what was not written is kept."""
+        while not self.empty:
+            try:
+                woken = await self._write_accepted() + await self._write_undelivered()
+                await self._write_rest()
+            except Conflict:
+                continue
+            self.on_written(woken)
+        self._written.set()
+
+    def _want(self) -> None:
+        self._wanted.set()
+        self._written.clear()
+
+    async def _write_accepted(self) -> int:
+        rows = self._accepted[:PER_WRITE]
+        if not rows:
+            return 0
+        woken = await self._store.record_accepted(sorted(rows, key=itemgetter(0)))
+        del self._accepted[: len(rows)]
+        self._observer.deliveries_finished("delivered", len(rows))
+        return woken
+
+    async def _write_undelivered(self) -> int:
+        rows = self._undelivered[:PER_WRITE]
+        if not rows:
+            return 0
+        result = await self._store.record_undelivered(sorted(rows, key=lambda each: each.row.delivery_id))
+        del self._undelivered[: len(rows)]
+        refused = {each.delivery_id: each for each in result.refused}
+        self._tell_finished(each for each in rows if each.row.delivery_id not in refused)
+        for each in rows:
+            refusal = refused.get(each.row.delivery_id)
+            if refusal is not None:
+                self._reconsider(each, refusal)
+        return result.woken
+
+    async def _write_rest(self) -> None:
+        if self._lost:
+            lost = list(self._lost)
+            await self._store.record_lost(lost)
+            del self._lost[: len(lost)]
+        if self._holds:
+            holds = self._holds[:PER_WRITE]
+            await self._store.hold(sorted(holds))
+            del self._holds[: len(holds)]
+        if self._releases:
+            releases = self._releases[:PER_WRITE]
+            await self._store.release(sorted(releases, key=itemgetter(0)))
+            del self._releases[: len(releases)]
+
+    def _reconsider(self, undelivered: Undelivered, refusal: Refused) -> None:
+        """A flag came between: decide with it. The lease is lost: only the attempt is logged."""
+        if refusal.ours:
+            now = self._instants.now()
+            self._undelivered.append(decide_again(undelivered, refusal.recall, refusal.recall_reason, now))
+        elif undelivered.outcome is not None:
+            self._lost.append(undelivered)
+
+    def _tell_finished(self, rows: Iterable[Undelivered]) -> None:
+        for each in rows:
+            if each.decision.finished:
+                self._observer.deliveries_finished(each.decision.state.value)
+                if each.decision.reason is Reason.EXHAUSTED:
+                    self.on_exhausted(each)
+            elif each.decision.next_attempt_at is not None:
+                self.on_planned(each.decision.next_attempt_at)

@@ -1,0 +1,81 @@
+"""The tasks that make attempts: as many as are needed, each for one attempt after the other.
+
+Belongs here: starting, parking and ending them. Does not belong here: what an attempt is (``attempting``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from service.delivery.attempting import Attempts
+from service.delivery.ready import ReadyDelivery
+from service.delivery.slots import Slots
+
+TASKS_PER_SLOT: Final = 2  # an attempt that looks up an address has a task and no slot
+
+
+class Crew:
+    """Tasks in the caller's task group. A free one waits for ``wake``; one that starts an attempt wakes the next.
+
+    A new task per delivery would cost more than the rest of the bookkeeping.
+    """
+
+    def __init__(self, slots: Slots, attempts: Attempts, may_send: Callable[[], bool]) -> None:
+        self._slots = slots
+        self._attempts = attempts
+        self._may_send = may_send
+        self._free: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self.on_done: Callable[[int], object] = lambda _: None
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Own tasks from now on in ``group``."""
+        self._group = group
+
+    def wake(self) -> None:
+        """Something may be ready: let one task look."""
+        while self._free:
+            future = self._free.pop()
+            if not future.done():
+                future.set_result(None)
+                return
+        if self._group is not None and len(self._tasks) < TASKS_PER_SLOT * self._slots.limit:
+            task = self._group.create_task(self._work(), name="attempt")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, seconds: float) -> None:
+        """Let running attempts end, at most so long; then cut the rest. Nothing new starts."""
+        self._group = None
+        for future in self._free:
+            if not future.done():
+                future.set_result(None)
+        self._free.clear()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        rest = list(self._tasks)
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest)
+
+    async def _work(self) -> None:
+        while (row := await self._next()) is not None:
+            await self._attempts.run(row)
+            self.on_done(row.lane)
+
+    async def _next(self) -> ReadyDelivery | None:
+        """The next delivery that may be attempted; None when there will be none."""
+        while self._group is not None:
+            row = self._slots.take() if self._may_send() else None
+            if row is not None:
+                if self._slots.has_ready:
+                    self.wake()
+                return row
+            future = asyncio.get_running_loop().create_future()
+            self._free.append(future)
+            await future
+        return None

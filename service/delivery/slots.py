@@ -1,0 +1,323 @@
+"""Slots and fairness: who sends next, in constant time (chapter 5, Fairness).
+
+Belongs here: the ready queue, round robin by tenant and then by lane, and the caps that keep one bad receiver from
+hurting others. Does not belong here: waiting (``engine``), claiming, and what an attempt does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from service.delivery.instants import Monotonic
+from service.delivery.lanes import Gate, Lane, Standing, Tenant
+from service.delivery.ready import ReadyDelivery
+from service.delivery.roster import LaneTerms, Roster
+
+SLOW_AFTER: Final = 1.0
+_ORDERS: Final = tuple(tuple(Standing((first + turn) % 3) for turn in range(3)) for first in range(3))
+
+
+class Slots:
+    """Deliveries that wait for a slot, and the attempts that have one.
+
+    Lanes that have not proven themselves run one attempt at a time. Those of their attempts that last longer than a
+    second hold at most a quarter of the slots as far as suspects go, and half with new lanes. One tenant has at most half
+    of the slots while another waits; one tenant and host at most 50.
+    """
+
+    def __init__(self, clock: Monotonic, limit: int, buffer: int | None = None) -> None:
+        self._clock = clock
+        self.limit = limit
+        self.buffer = buffer or 2 * limit
+        self._roster = Roster()
+        self._busy: set[Lane] = set()
+        self._addresses: dict[str, Gate] = {}
+        self._rings: tuple[deque[Tenant], deque[Tenant], deque[Tenant]] = (deque(), deque(), deque())
+        self._turn = 0
+        self._young: deque[ReadyDelivery] = deque()
+        self._slow_limits = (limit, max(1, limit // 2), max(1, limit // 4))
+        self._on_wire: set[tuple[int, int]] = set()
+        self._behind_wire: dict[tuple[int, int], list[ReadyDelivery]] = {}
+        self.slow = 0
+        self.in_flight = 0
+        self.waiting = 0
+        self.reserved = 0
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries may be taken in."""
+        return max(0, self.buffer - self.waiting - self.reserved)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether somebody may be able to start."""
+        return self.in_flight < self.limit and any(self._rings)
+
+    def add(self, row: ReadyDelivery, terms: LaneTerms) -> Lane:
+        """Let a delivery wait for its turn."""
+        lane = self._roster.enter(row, terms)
+        row.ready = self._clock.monotonic()
+        self.waiting += 1
+        lane.rows.append(row)
+        self._busy.add(lane)
+        self._list(lane)
+        return lane
+
+    def take(self) -> ReadyDelivery | None:
+        """The delivery whose turn it is, with a slot; None when nobody may start now."""
+        if self.in_flight >= self.limit or not self.waiting:
+            return None
+        self._age()
+        while lane := self._next_lane():
+            row = self._start(lane)
+            if row is not None:
+                return row
+        return None
+
+    def done(self, row: ReadyDelivery, standing: Standing | None = None) -> None:
+        """Give the slot back; ``standing`` is what the attempt showed about the receiver, None for nothing."""
+        lane = self._leave(row)
+        if standing is not None:
+            lane.standing = standing
+        self._settle(lane)
+
+    def enter(self, row: ReadyDelivery, address: str) -> bool:
+        """Pass the gate of an address that receivers may share; False: the delivery waits again, its slot is back."""
+        gate = self._addresses.get(address)
+        if gate is None:
+            gate = self._addresses[address] = Gate(("", address), max(1, self.limit // 2))
+        if gate.in_flight >= gate.cap:
+            lane = self._leave(row)
+            self._put_first(lane, row)
+            self._park(lane, gate)
+            return False
+        gate.in_flight += 1
+        row.address = address
+        return True
+
+    def step_aside(self, row: ReadyDelivery) -> None:
+        """Give the slot back while the receiver's address is looked up; the lane starts nothing meanwhile."""
+        self._leave(row).parked = True
+
+    def step_back(self, row: ReadyDelivery, *, again: bool) -> None:
+        """The look-up has ended: the lane may start again, with this delivery first if ``again``."""
+        lane = self._roster.get(row.lane)
+        lane.parked = False
+        if again:
+            self._put_first(lane, row)
+        self._settle(lane)
+
+    def reserve(self, lane_key: int, tenant_id: str, terms: LaneTerms | None) -> bool:
+        """Keep room for one delivery that is about to come; False when there is none."""
+        lane = self._roster.find(lane_key)
+        if not self.room or (lane is not None and (lane.room <= 0 or lane.tokens is not None or lane.allowance == 0)):
+            return False
+        lane = lane or self._roster.make(lane_key, tenant_id, terms or LaneTerms("", 1))
+        lane.reserved += 1
+        self.reserved += 1
+        self._busy.add(lane)
+        return True
+
+    def unreserve(self, lane_key: int) -> None:
+        """Give reserved room back: its delivery came, or never will."""
+        lane = self._roster.get(lane_key)
+        lane.reserved -= 1
+        self.reserved -= 1
+        self._settle(lane)
+
+    def allow(self, lane_key: int, allowance: int | None) -> None:
+        """Set how many attempts the health of a lane's webhook lets run."""
+        lane = self._roster.find(lane_key)
+        if lane is not None and lane.allowance != allowance:
+            lane.allowance = allowance
+            self._list(lane)
+
+    def grant(self, lane_key: int, tokens: int) -> None:
+        """Add attempts drawn from a lane's rate limit."""
+        lane = self._roster.find(lane_key)
+        if lane is not None and lane.tokens is not None:
+            lane.tokens += tokens
+            self._list(lane)
+
+    def list_thirsty(self) -> list[Lane]:
+        """Lanes that wait for nothing but their rate limit."""
+        return [lane for lane in self._busy if lane.tokens == 0 and lane.rows]
+
+    def list_rooms(self) -> dict[int, int]:
+        """Lanes that are in use here, and how many more deliveries each may get."""
+        return {lane.key: lane.room for lane in self._busy}
+
+    def has_room(self, lane_key: int) -> bool:
+        """Whether more deliveries of this lane could be claimed."""
+        lane = self._roster.find(lane_key)
+        return lane is None or lane.room > 0
+
+    def withdraw(self, gone: Callable[[ReadyDelivery], bool]) -> list[ReadyDelivery]:
+        """Take those waiting deliveries out for which ``gone`` is true."""
+        taken: list[ReadyDelivery] = []
+        for lane in list(self._busy):
+            found = [row for row in lane.rows if gone(row)]
+            if found:
+                taken += found
+                lane.rows = deque(row for row in lane.rows if not gone(row))
+                self._settle(lane)
+        for key, rows in list(self._behind_wire.items()):
+            taken += [row for row in rows if gone(row)]
+            self._behind_wire[key] = [row for row in rows if not gone(row)]
+        self.waiting -= len(taken)
+        return taken
+
+    def list_waiting(self) -> Iterator[ReadyDelivery]:
+        """Every delivery that waits for a turn."""
+        for lane in self._busy:
+            yield from lane.rows
+        for rows in self._behind_wire.values():
+            yield from rows
+
+    # --- turns ----------------------------------------------------------------------------------------------------
+
+    def _age(self) -> None:
+        """Count the attempts of unproven lanes that have become slow."""
+        before = self._clock.monotonic() - SLOW_AFTER
+        young = self._young
+        while young and (not young[0].running or young[0].started <= before):
+            row = young.popleft()
+            if row.running:
+                row.slow = True
+                self.slow += 1
+
+    def _next_lane(self) -> Lane | None:
+        """Take the lane whose turn it is out of the ready queue."""
+        self._turn = (self._turn + 1) % 3
+        fair = max(1, self.limit // 2)
+        return self._find_lane(fair) or self._find_lane(self.limit)
+
+    def _find_lane(self, per_tenant: int) -> Lane | None:
+        for standing in _ORDERS[self._turn]:
+            ring = self._rings[standing]
+            if ring and (standing is Standing.PROVEN or self.slow < self._slow_limits[standing]):
+                lane = self._find_in_ring(ring, standing, per_tenant)
+                if lane is not None:
+                    return lane
+        return None
+
+    def _find_in_ring(self, ring: deque[Tenant], standing: Standing, per_tenant: int) -> Lane | None:
+        """The next tenant's next lane. At most two tenants can be over half, so at most two are passed over."""
+        for _ in range(min(3, len(ring))):
+            tenant = ring[0]
+            if tenant.in_flight < per_tenant:
+                return self._pop_lane(ring, tenant, standing)
+            ring.rotate(-1)
+        return None
+
+    @staticmethod
+    def _pop_lane(ring: deque[Tenant], tenant: Tenant, standing: Standing) -> Lane:
+        lanes = tenant.ready[standing]
+        lane = lanes.popleft()
+        lane.listed = None
+        ring.popleft()
+        if lanes:
+            ring.append(tenant)
+        return lane
+
+    def _start(self, lane: Lane) -> ReadyDelivery | None:
+        """Start the lane's next delivery; None when the lane has to wait after all."""
+        if not lane.may_start:
+            return None
+        if lane.host.in_flight >= lane.host.cap:
+            self._park(lane, lane.host)
+            return None
+        row = lane.rows.popleft()
+        self.waiting -= 1
+        if row.group_key is not None and not self._enter_wire(row, row.group_key):
+            self._list(lane)
+            return None
+        self._count(lane, row)
+        self._list(lane)
+        return row
+
+    def _count(self, lane: Lane, row: ReadyDelivery) -> None:
+        row.running = True
+        row.started = self._clock.monotonic()
+        self.in_flight += 1
+        lane.in_flight += 1
+        lane.tenant.in_flight += 1
+        lane.host.in_flight += 1
+        if lane.tokens is not None:
+            lane.tokens -= 1
+        if lane.standing is not Standing.PROVEN:
+            self._young.append(row)
+
+    def _list(self, lane: Lane) -> None:
+        """Put a lane into the ready queue, once, if it may start something."""
+        if lane.listed is not None or lane.parked or not lane.may_start:
+            return
+        lane.listed = standing = lane.standing
+        lanes = lane.tenant.ready[standing]
+        if not lanes:
+            self._rings[standing].append(lane.tenant)
+        lanes.append(lane)
+
+    def _settle(self, lane: Lane) -> None:
+        if lane.idle:
+            self._busy.discard(lane)
+        else:
+            self._list(lane)
+
+    def _leave(self, row: ReadyDelivery) -> Lane:
+        """Undo what ``_count`` did, and let go on who waited for it."""
+        lane = self._roster.get(row.lane)
+        row.running = False
+        self.in_flight -= 1
+        self.slow -= row.slow
+        row.slow = False
+        lane.in_flight -= 1
+        lane.tenant.in_flight -= 1
+        self._leave_gate(lane.host)
+        if row.address:
+            self._leave_gate(self._addresses[row.address])
+            row.address = ""
+        if row.group_key is not None:
+            self._leave_wire(row.group_key, row.webhook_key)
+        return lane
+
+    def _put_first(self, lane: Lane, row: ReadyDelivery) -> None:
+        lane.rows.appendleft(row)
+        self.waiting += 1
+        self._busy.add(lane)
+
+    @staticmethod
+    def _park(lane: Lane, gate: Gate) -> None:
+        lane.parked = True
+        gate.parked.append(lane)
+
+    def _leave_gate(self, gate: Gate) -> None:
+        gate.in_flight -= 1
+        if gate.parked:
+            lane = gate.parked.popleft()
+            lane.parked = False
+            self._settle(lane)
+        elif not gate.in_flight and not gate.key[0]:
+            self._addresses.pop(gate.key[1], None)
+
+    # --- one on the wire per group and webhook --------------------------------------------------------------------
+
+    def _enter_wire(self, row: ReadyDelivery, group_key: int) -> bool:
+        key = (group_key, row.webhook_key)
+        if key in self._on_wire:
+            self._behind_wire.setdefault(key, []).append(row)
+            self.waiting += 1
+            return False
+        self._on_wire.add(key)
+        return True
+
+    def _leave_wire(self, group_key: int, webhook_key: int) -> None:
+        key = (group_key, webhook_key)
+        self._on_wire.discard(key)
+        for row in self._behind_wire.pop(key, ()):
+            lane = self._roster.get(row.lane)
+            lane.rows.append(row)
+            self._busy.add(lane)
+            self._list(lane)

@@ -1,0 +1,273 @@
+"""The jobs and batches that one transaction holds, and what an event does to them together.
+
+Belongs here: membership, i.e. everything that concerns a job and a batch at once. A workspace is filled by whoever
+holds the locks, takes events in order, and is then read for what to write and what to announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from service.domain.batches import (
+    Batch,
+    Member,
+    Settling,
+    declare_total,
+    end,
+    enter,
+    exchange,
+    member_of,
+    seal,
+    settle,
+)
+from service.domain.events import BatchRef, EventType, JobEvent
+from service.domain.incarnations import find_for_job, find_incarnation, open_incarnation
+from service.domain.jobs import EventOutcome, Job, merge
+
+JobKey = tuple[str, str]  # tenant, job
+NameKey = tuple[str, str]  # tenant, batch name
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an event's profile makes of its words: the public status (or ``none``), and the code for an empty one."""
+
+    status: str | None = None
+    error_code: str | None = None
+
+
+@dataclass(slots=True)
+class Leaver:
+    """A job that left a batch or was removed from it. ``removed_generation`` 0: it only moved away."""
+
+    batch_key: int
+    job_id: str
+    removed_generation: int = 0
+    event_id: str | None = None
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A run that ended, or (``learned``) had ended when a destination was named."""
+
+    job: Job
+    learned: tuple[str, ...] = ()
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of one event."""
+
+    outcome: EventOutcome
+    anomalies: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Jobs by (tenant, job), incarnations by (tenant, name) oldest first, leavers by (batch key, job).
+
+    ``endings`` and ``deletions`` collect what is to be announced. Incarnations that are not stored yet have negative
+    keys.
+    """
+
+    jobs: dict[JobKey, Job] = field(default_factory=dict)
+    incarnations: dict[NameKey, list[Batch]] = field(default_factory=dict)
+    batches: dict[int, Batch] = field(default_factory=dict)
+    leavers: dict[tuple[int, str], Leaver] = field(default_factory=dict)
+    touched: dict[JobKey, Job] = field(default_factory=dict)
+    endings: list[Ending] = field(default_factory=list)
+    deletions: list[tuple[Batch, datetime]] = field(default_factory=list)
+
+    def add_batches(self, batches: Iterable[Batch]) -> None:
+        """Put incarnations in, in any order."""
+        for batch in batches:
+            self.batches[batch.key] = batch
+            known = self.incarnations.setdefault((batch.tenant_id, batch.name), [])
+            known.append(batch)
+            known.sort(key=lambda one: one.seq)
+
+    def apply(self, event: JobEvent, reading: Reading) -> Applied:
+        """Let one event do its work on the aggregates."""
+        if event.type is EventType.BATCH_DELETED:
+            return self._delete_batch(event)
+        if event.type is EventType.BATCH_SEALED:
+            return self._seal_batch(event)
+        if event.type is EventType.JOB_REMOVED:
+            return self._remove_job(event)
+        return self._merge_job(event, reading)
+
+    def settle(self, now: datetime, settling: Settling) -> list[Batch]:
+        """Decide, at the end of the transaction, which of the changed batches finish now; in key order."""
+        changed = sorted((b for b in self.batches.values() if b.changed), key=lambda b: b.key)
+        return [batch for batch in changed if settle(batch, now, settling)]
+
+    # Job events
+
+    def _merge_job(self, event: JobEvent, reading: Reading) -> Applied:
+        key = (event.tenant_id, event.job_id)
+        job = self.jobs.get(key) or self._new_job(key)
+        before, batch_before = member_of(job), self._live_batch(job)
+        if event.error_code is None and reading.error_code is not None:
+            event = replace(event, error_code=reading.error_code)
+        target, conflict = self._place(job, event)
+        merged = merge(job, event, reading.status)
+        if target is not None:
+            self._join(job, target, event.generation or 1)
+        self._account(job, before, batch_before, silent=event.silent)
+        self.touched[key] = job
+        if merged.ended or merged.learned:
+            self.endings.append(Ending(job, () if merged.ended else merged.learned, event.silent))
+        outcome = EventOutcome.CONFLICT if conflict and merged.outcome is EventOutcome.DUPLICATE else merged.outcome
+        return Applied(outcome, merged.anomalies + (("batch_conflict",) if conflict else ()))
+
+    def _new_job(self, key: JobKey) -> Job:
+        job = self.jobs[key] = Job(*key)
+        return job
+
+    def _place(self, job: Job, event: JobEvent) -> tuple[Batch | None, bool]:
+        """Return the incarnation that the event puts the job in (None: no change) and whether that is a conflict."""
+        ref = event.batch
+        if ref is None:
+            return None, False
+        current = self.batches.get(job.batch_key) if job.batch_key is not None else None
+        generation = event.generation or 1
+        if current is None or generation > job.named_generation:
+            known = self.incarnations.get((event.tenant_id, ref.name), [])
+            target = find_for_job(known, ref, job, current, generation) or self._open(event.tenant_id, ref)
+            self._describe(target, event, ref)
+            return target, False
+        return None, self._hear(event, ref, current, same_rank=generation == job.named_generation)
+
+    def _hear(self, event: JobEvent, ref: BatchRef, current: Batch, *, same_rank: bool) -> bool:
+        """Take what an event that moves nothing says of a batch. Returns whether it contradicts the job's own."""
+        means = current if self._same_batch(current, ref) else self._find_known(event.tenant_id, ref)
+        if means is not None:
+            self._describe(means, event, ref)
+        return same_rank and means is not current
+
+    def _same_batch(self, batch: Batch, ref: BatchRef) -> bool:
+        if batch.name != ref.name:
+            return False
+        return ref.id is None or ref.id == batch.incarnation_id
+
+    def _find_known(self, tenant_id: str, ref: BatchRef) -> Batch | None:
+        return find_incarnation(self.incarnations.get((tenant_id, ref.name), []), ref)
+
+    def _join(self, job: Job, batch: Batch, generation: int) -> None:
+        job.named_generation = generation
+        if job.batch_key == batch.key:
+            return
+        if job.batch_key is not None and job.entered:
+            self._leave(job, job.batch_key)
+        leaver = self.leavers.get((batch.key, job.job_id))
+        job.batch_key = batch.key
+        job.entered = leaver is not None
+        job.removed_generation = leaver.removed_generation if leaver else 0
+        job.batch_generation = None
+
+    def _leave(self, job: Job, batch_key: int) -> None:
+        where = (batch_key, job.job_id)
+        if where not in self.leavers:
+            self.leavers[where] = Leaver(batch_key, job.job_id, job.removed_generation, changed=True)
+        batch = self.batches[batch_key]
+        batch.has_leavers = batch.changed = True
+
+    def _account(self, job: Job, before: Member | None, batch_before: Batch | None, *, silent: bool) -> None:
+        """Tell the batches concerned what they now see of the job."""
+        batch, after = self._live_batch(job), member_of(job)
+        if batch_before is not None and batch_before is not batch:
+            exchange(batch_before, before, None)
+            before = None
+        if batch is None:
+            return
+        if batch is not batch_before:
+            before = None
+        exchange(batch, before, after)
+        if after is not None:
+            enter(batch, job)
+            batch.loud = batch.loud or not silent
+
+    def _live_batch(self, job: Job) -> Batch | None:
+        batch = self.batches.get(job.batch_key) if job.batch_key is not None else None
+        return None if batch is None or batch.ended else batch
+
+    # Events about batches
+
+    def _remove_job(self, event: JobEvent) -> Applied:
+        job = self.jobs.get((event.tenant_id, event.job_id))
+        batch = self._batch_of_removal(event, job)
+        if batch.ended:
+            return Applied(EventOutcome.STALE)
+        generation = event.generation or (job.generation if job and job.generation else 1)
+        leaver = self.leavers.get((batch.key, event.job_id))
+        if leaver is not None and leaver.event_id == event.event_id:
+            return Applied(EventOutcome.DUPLICATE)
+        if leaver is not None and leaver.removed_generation >= generation:
+            return Applied(EventOutcome.STALE)
+        self._remove(event, job, batch, generation)
+        return Applied(EventOutcome.APPLIED)
+
+    def _batch_of_removal(self, event: JobEvent, job: Job | None) -> Batch:
+        ref = event.batch or BatchRef("")
+        current = self.batches.get(job.batch_key) if job and job.batch_key is not None else None
+        generation = event.generation or (job.generation if job else 0)
+        known = self.incarnations.get((event.tenant_id, ref.name), [])
+        found = find_for_job(known, ref, job, current, generation) if job else find_incarnation(known, ref)
+        batch = found or self._open(event.tenant_id, ref)
+        self._describe(batch, event, ref)
+        return batch
+
+    def _remove(self, event: JobEvent, job: Job | None, batch: Batch, generation: int) -> None:
+        where = (batch.key, event.job_id)
+        known_before = where in self.leavers
+        self.leavers[where] = Leaver(batch.key, event.job_id, generation, event.event_id, changed=True)
+        batch.has_leavers = batch.changed = True
+        if job is None or job.batch_key != batch.key:
+            batch.entered += not known_before
+            return
+        before = member_of(job)
+        enter(batch, job)
+        job.removed_generation = generation
+        self.touched[event.tenant_id, event.job_id] = job
+        exchange(batch, before, member_of(job))
+        batch.loud = batch.loud or not event.silent
+
+    def _seal_batch(self, event: JobEvent) -> Applied:
+        ref = event.batch or BatchRef("")
+        batch = self._find_known(event.tenant_id, ref) or self._open(event.tenant_id, ref)
+        if batch.ended:
+            return Applied(EventOutcome.STALE)
+        self._describe(batch, event, ref)
+        return Applied(EventOutcome.APPLIED if seal(batch, event.event_id) else EventOutcome.DUPLICATE)
+
+    def _delete_batch(self, event: JobEvent) -> Applied:
+        ref = event.batch or BatchRef("")
+        known = self.incarnations.get((event.tenant_id, ref.name), [])
+        if any(batch.ended_by == event.event_id for batch in known):
+            return Applied(EventOutcome.DUPLICATE)
+        batch = find_incarnation(known, ref)
+        if batch is None and ref.id is not None:
+            batch = self._open(event.tenant_id, ref)
+        if batch is None or batch.ended:
+            return Applied(EventOutcome.STALE)
+        end(batch, event.event_id, event.occurred_at)
+        self.deletions.append((batch, event.occurred_at))
+        return Applied(EventOutcome.APPLIED)
+
+    def _describe(self, batch: Batch, event: JobEvent, ref: BatchRef) -> None:
+        if batch.ended:
+            return
+        declare_total(batch, ref.total, ref.version)
+        if batch.source is None:
+            batch.source, batch.changed = event.source, True
+
+    def _open(self, tenant_id: str, ref: BatchRef) -> Batch:
+        known = self.incarnations.get((tenant_id, ref.name), [])
+        key = min([0, *self.batches]) - 1
+        batch = open_incarnation(known, tenant_id, ref, key)
+        self.add_batches([batch])
+        return batch

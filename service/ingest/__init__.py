@@ -1,0 +1,1 @@
+"""Bytes -> event -> transaction: reading job events, the Kafka worker, dead letters."""

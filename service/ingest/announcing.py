@@ -1,0 +1,360 @@
+"""From what has ended to messages and deliveries, inside the ingest transaction.
+
+Belongs here: the order of calls that announces runs and finishes; ingest and the settle loop share it. Does not belong
+here: who wants a message (``domain.routing``) and what it says (``domain.messages``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import orjson
+
+from service.domain.batches import Batch, finish
+from service.domain.identity import batch_message_id, job_group, job_message_id
+from service.domain.jobs import Job
+from service.domain.messages import RawJson, build_batch_body, build_job_body
+from service.domain.profiles import EXPIRED, Profile, ProfileSet
+from service.domain.routing import JobRoute, Subscriber, route_batch, route_job, route_learned
+from service.domain.webhooks import Scope
+from service.domain.workspace import Ending, Workspace
+from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Tenancy
+from service.ports import HandedOver, NewDelivery, NewMessage
+
+NO_KEY = "no_signing_key"
+SMALLEST_VIEW = 200  # bytes of a job in a body, at the least: bounds how many members a body can show
+
+
+def encode_json(value: Mapping[str, object]) -> bytes:
+    """Encode a body: UTF-8, keys in the order given, raw JSON passed through."""
+    return orjson.dumps(value, default=_encode_raw, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+
+
+def _encode_raw(value: object) -> orjson.Fragment:
+    if isinstance(value, RawJson):
+        return orjson.Fragment(value.text)
+    raise TypeError(type(value).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A message with its destinations."""
+
+    message: NewMessage
+    group_key: int
+    webhooks: tuple[Subscriber, ...] = ()
+    one_shot_url: str | None = None
+    missing_id: str | None = None
+    has_secret: bool = True
+
+
+@dataclass(slots=True)
+class Announcement:
+    """What one transaction is to write, and what it did for the metrics."""
+
+    wanted: list[Wanted] = field(default_factory=list)
+    anomalies: Counter[str] = field(default_factory=Counter)
+    messages: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    handed: list[HandedOver] = field(default_factory=list)
+    left: int = 0  # due deliveries that take the long way
+
+
+class Announcer:
+    """Announces what has ended. ``max_body`` is the cap of a batch body in bytes."""
+
+    def __init__(self, profiles: ProfileSet, max_body: int, handoff: Handoff) -> None:
+        self._profiles = profiles
+        self._max_body = max_body
+        self._handoff = handoff
+
+    async def announce(
+        self,
+        announcement: Announcement,
+        transaction: IngestTransaction,
+        workspace: Workspace,
+        finishing: Sequence[Batch],
+    ) -> None:
+        """Number the finishes, store every message that is wanted, and queue its deliveries.
+
+        Afterwards ``committed`` or ``rolled_back`` is to be called.
+        """
+        endings = [ending for ending in workspace.endings if not ending.silent]
+        tenants = {e.job.tenant_id for e in endings} | {b.tenant_id for b in finishing}
+        tenancies = await transaction.list_tenancies(tenants) if tenants else {}
+        self._announce_jobs(announcement, workspace, endings, tenancies)
+        await transaction.save(workspace)
+        await self._announce_batches(announcement, transaction, finishing, tenancies)
+        await transaction.save_batches(b for b in workspace.batches.values() if b.changed)
+        await transaction.retire(workspace.deletions)
+        await self._write(announcement, transaction)
+
+    # Jobs
+
+    def _announce_jobs(
+        self,
+        announcement: Announcement,
+        workspace: Workspace,
+        endings: Sequence[Ending],
+        tenancies: Mapping[str, Tenancy],
+    ) -> None:
+        for ending in endings:
+            job, profile = ending.job, self._profile(ending.job.source)
+            batch = workspace.batches.get(job.batch_key or 0)
+            batch = None if batch is None or batch.ended else batch
+            tenancy = tenancies[job.tenant_id]
+            route = _route(ending, profile, tenancy, batch)
+            announcement.anomalies["two_destinations"] += route.two_destinations
+            if route.wanted:
+                message = self._job_message(job, profile, batch)
+                announcement.wanted.append(_want(message, job, route, tenancy))
+                announcement.messages["job", job.generation > 1] += not job.message_made
+                job.message_made = True
+
+    def _job_message(self, job: Job, profile: Profile, batch: Batch | None) -> NewMessage:
+        message_type = profile.find_message_type(Scope.JOB, job.kind)
+        link = profile.find_link(Scope.JOB, _link_fields_of_job(job, batch))
+        body = build_job_body(job, batch, message_type=message_type, link=link, encode=encode_json)
+        return NewMessage(
+            job_message_id(job.tenant_id, job.job_id, job.generation),
+            job.tenant_id,
+            message_type,
+            "job",
+            batch.key if batch and batch.key > 0 else None,
+            job.job_id,
+            job.generation,
+            profile.name,
+            _required(job.finished_at),
+            body,
+        )
+
+    # Batches
+
+    async def _announce_batches(
+        self,
+        announcement: Announcement,
+        transaction: IngestTransaction,
+        finishing: Sequence[Batch],
+        tenancies: Mapping[str, Tenancy],
+    ) -> None:
+        own = await transaction.list_batch_webhooks([b.key for b in finishing]) if finishing else {}
+        for batch in finishing:
+            profile, loud = self._profile(batch.source), batch.loud
+            message = await self._finish(transaction, batch, profile)
+            subscribers = tenancies[batch.tenant_id].subscribers.values()
+            webhooks = route_batch(profile, batch.name, own.get(batch.key), subscribers) if loud else ()
+            announcement.wanted.append(Wanted(message, batch.key, webhooks))
+            announcement.messages["batch", batch.finish > 1] += 1
+
+    async def _finish(self, transaction: IngestTransaction, batch: Batch, profile: Profile) -> NewMessage:
+        loud = batch.loud
+        message_id = batch_message_id(batch.tenant_id, batch.incarnation_id, batch.fingerprint)
+        finish(batch, message_id)
+        await transaction.close_finish(batch)
+        if batch.times_stale:
+            await transaction.measure_times(batch)
+        members = await transaction.list_members(batch, self._max_body // SMALLEST_VIEW + 1)
+        link = profile.find_link(Scope.BATCH, _link_fields_of_batch(batch))
+        body = build_batch_body(
+            batch,
+            members,
+            message_type=profile.default_type,
+            link=link,
+            cap=self._max_body,
+            encode=encode_json,
+        )
+        return NewMessage(
+            message_id,
+            batch.tenant_id,
+            profile.default_type,
+            "batch",
+            batch.key,
+            None,
+            batch.finish,
+            profile.name,
+            _required(batch.completed_at),
+            body,
+            quiet=not loud,
+        )
+
+    def _profile(self, source: str | None) -> Profile:
+        profile = self._profiles.find(source or "native") or self._profiles.find("native")
+        assert profile is not None
+        return profile
+
+    # Writing
+
+    async def _write(self, announcement: Announcement, transaction: IngestTransaction) -> None:
+        if not announcement.wanted:
+            return
+        places = await transaction.insert_messages([w.message for w in announcement.wanted])
+        urls = [(w.message.tenant_id, w.one_shot_url) for w in announcement.wanted if w.one_shot_url is not None]
+        one_shots = await transaction.list_one_shots(urls)
+        made = await self._unsent(transaction, _deliveries(announcement.wanted, places, one_shots), places)
+        finished, deliveries = _overtaken(made)
+        finished += [_missing(w, places) for w in announcement.wanted if w.missing_id is not None]
+        await self._queue(announcement, transaction, deliveries)
+        await transaction.insert_finished(finished)
+
+    async def _queue(
+        self, announcement: Announcement, transaction: IngestTransaction, deliveries: Sequence[NewDelivery]
+    ) -> None:
+        """Queue deliveries; those for which this process has room go in leased to it, to be sent from memory."""
+        reserved = {(d.message_id, d.webhook_key): self._handoff.reserve(d) for d in deliveries if d.held is None}
+        bodies = {wanted.message.message_id: wanted.message.body for wanted in announcement.wanted}
+        by_key = {(d.message_id, d.webhook_key): _leased(d, reserved) for d in deliveries}
+        try:
+            queued = await transaction.enqueue(list(by_key.values()))
+        except BaseException:
+            self._cancel(reserved.values())
+            raise
+        for row in queued:
+            key = (row.message_id, row.webhook_key)
+            lease = reserved.get(key)
+            if row.due and lease is not None:
+                body, now = bodies[row.message_id], transaction.now
+                announcement.handed.append(HandedOver(by_key[key], row.delivery_id, body, now, lease))
+                del reserved[key]
+        announcement.left = sum(row.due for row in queued) - len(announcement.handed)
+        self._cancel(reserved.values())
+
+    def _cancel(self, reservations: Iterable[Reservation | None]) -> None:
+        for reservation in reservations:
+            if reservation is not None:
+                self._handoff.cancel(reservation)
+
+    def committed(self, announcement: Announcement) -> None:
+        """Send what was queued for this process; call it after the commit."""
+        for handed in announcement.handed:
+            self._handoff.push(handed)
+        if announcement.left:
+            self._handoff.wake()
+
+    def rolled_back(self, announcement: Announcement) -> None:
+        """Give the room back that was reserved in a transaction that did not commit."""
+        self._cancel(handed.lease for handed in announcement.handed)
+
+    async def _unsent(
+        self, transaction: IngestTransaction, made: list[tuple[NewDelivery, str]], places: Mapping[str, datetime]
+    ) -> list[tuple[NewDelivery, str]]:
+        """Leave out what a message that was known before has already been delivered to."""
+        known = [message_id for message_id, body_at in places.items() if body_at != transaction.now]
+        sent = await transaction.list_finished(known) if known else frozenset()
+        return [(d, webhook_id) for d, webhook_id in made if (d.message_id, d.webhook_key) not in sent]
+
+
+def _leased(delivery: NewDelivery, reserved: Mapping[tuple[str, int], Reservation | None]) -> NewDelivery:
+    lease = reserved.get((delivery.message_id, delivery.webhook_key))
+    return delivery if lease is None else replace(delivery, lease_token=lease.token, lease_until=lease.until)
+
+
+def _route(ending: Ending, profile: Profile, tenancy: Tenancy, batch: Batch | None) -> JobRoute:
+    if ending.learned:
+        return route_learned(ending.job, ending.learned, tenancy.subscribers)
+    return route_job(
+        ending.job,
+        profile,
+        tenancy.subscribers,
+        batch_name=batch.name if batch else None,
+        expired=ending.job.source_status == EXPIRED,
+    )
+
+
+def _want(message: NewMessage, job: Job, route: JobRoute, tenancy: Tenancy) -> Wanted:
+    return Wanted(
+        message,
+        job_group(job.tenant_id, job.job_id),
+        route.webhooks,
+        route.one_shot_url,
+        route.missing_id,
+        tenancy.has_secret,
+    )
+
+
+def _deliveries(
+    wanted: Sequence[Wanted],
+    places: Mapping[str, datetime],
+    one_shots: Mapping[tuple[str, str], Subscriber],
+) -> list[tuple[NewDelivery, str]]:
+    made = []
+    for one in wanted:
+        webhooks = [(webhook, webhook.held) for webhook in one.webhooks]
+        if one.one_shot_url is not None:
+            hidden = one_shots[one.message.tenant_id, one.one_shot_url]
+            webhooks.append((hidden, hidden.held or (None if one.has_secret else NO_KEY)))
+        made += [(_delivery(one, webhook, held, places), webhook.webhook_id) for webhook, held in webhooks]
+    return made
+
+
+def _delivery(one: Wanted, webhook: Subscriber | None, held: str | None, places: Mapping[str, datetime]) -> NewDelivery:
+    message = one.message
+    return NewDelivery(
+        message.tenant_id,
+        webhook.webhook_key if webhook else 0,
+        webhook.lane if webhook else 0,
+        message.message_id,
+        places[message.message_id],
+        message.type,
+        message.scope,
+        one.group_key,
+        message.batch_key,
+        message.job_id,
+        message.generation,
+        held,
+    )
+
+
+def _missing(one: Wanted, places: Mapping[str, datetime]) -> FinishedDelivery:
+    return FinishedDelivery(_delivery(one, None, None, places), one.missing_id or "", "failed", "destination_missing")
+
+
+def _overtaken(made: list[tuple[NewDelivery, str]]) -> tuple[list[FinishedDelivery], list[NewDelivery]]:
+    """Split off runs that a later run of the same job overtook within this very transaction."""
+    newest: dict[tuple[int | None, int], int] = {}
+    for delivery, _ in made:
+        place = (delivery.group_key, delivery.webhook_key)
+        newest[place] = max(newest.get(place, 0), delivery.generation)
+    current, finished = [], []
+    for delivery, webhook_id in made:
+        if delivery.generation == newest[delivery.group_key, delivery.webhook_key]:
+            current.append(delivery)
+        else:
+            finished.append(FinishedDelivery(delivery, webhook_id, "superseded"))
+    return finished, current
+
+
+def _link_fields_of_job(job: Job, batch: Batch | None) -> dict[str, object]:
+    return {
+        "tenant_id": job.tenant_id,
+        "source": job.source,
+        "status": job.phase.status,
+        "generation": job.generation,
+        "batch_name": batch.name if batch else None,
+        "batch_id": batch.incarnation_id if batch else None,
+        "job_id": job.job_id,
+        "subject_id": job.subject_id,
+        "kind": job.kind,
+        "attempts": job.attempts,
+        "stage": job.stage,
+        "source_status": job.source_status,
+        "error_code": job.error_code,
+        "previous_job_id": job.previous_job_id,
+    }
+
+
+def _link_fields_of_batch(batch: Batch) -> dict[str, object]:
+    return {
+        "tenant_id": batch.tenant_id,
+        "source": batch.source,
+        "status": batch.status,
+        "generation": batch.generation,
+        "batch_name": batch.name,
+        "batch_id": batch.incarnation_id,
+    }
+
+
+def _required(at: datetime | None) -> datetime:
+    assert at is not None
+    return at

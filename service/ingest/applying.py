@@ -1,0 +1,172 @@
+"""One poll, one transaction: what the consumer and ``POST /v1/events`` hand over is applied, announced and committed.
+
+Belongs here: the order of things. Does not belong here: Kafka (``worker``), reading bytes (``parsing``), SQL.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from service.domain.batches import Settling
+from service.domain.events import EventType, JobEvent
+from service.domain.jobs import EventOutcome, Job
+from service.domain.profiles import ProfileSet
+from service.domain.workspace import Reading, Workspace
+from service.ingest.announcing import Announcement, Announcer
+from service.ingest.poll import Poll, PollResult, Record
+from service.ingest.transaction import IngestStore, IngestTransaction
+from service.ports import Conflict
+
+TRIES = 50  # each one means that another transaction has committed: somebody always gets on
+
+
+class IngestObserver(Protocol):
+    """Who wants to know what a committed transaction did."""
+
+    def messages(self, scope: str, *, renotified: bool, count: int) -> None:
+        """Count messages."""
+
+    def job_event_lag(self, seconds: float) -> None:
+        """Note how long an event took from happening to being committed."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one try of one poll came to."""
+
+    outcomes: list[EventOutcome | None] = field(default_factory=list)
+    anomalies: Counter[str] = field(default_factory=Counter)
+
+
+class Ingestor:
+    """Applies polls. Safe to call from several tasks: the database orders them."""
+
+    def __init__(
+        self,
+        store: IngestStore,
+        profiles: ProfileSet,
+        announcer: Announcer,
+        settling: Settling,
+        observer: IngestObserver,
+    ) -> None:
+        self._store = store
+        self._profiles = profiles
+        self._announcer = announcer
+        self._settling = settling
+        self._observer = observer
+
+    async def ingest(self, poll: Poll) -> PollResult:
+        """Apply one poll (its contract: ``service.ingest.poll``). Raises StoreUnavailable when the database is away."""
+        for _ in range(TRIES):
+            try:
+                return await self._ingest_once(poll)
+            except Conflict:
+                continue
+        return await self._ingest_once(poll)
+
+    async def settle(self, batch_keys: Sequence[int]) -> int:
+        """Finish those of these batches whose settle window is over; return how many did."""
+        announcement = Announcement()
+        with self._sending(announcement):
+            async with self._store.transaction() as transaction:
+                workspace = await transaction.lock_settling(batch_keys)
+                finishing = workspace.settle(transaction.now, self._settling)
+                await self._announcer.announce(announcement, transaction, workspace, finishing)
+        return len(finishing)
+
+    async def _ingest_once(self, poll: Poll) -> PollResult:
+        announcement, work = Announcement(), _Work()
+        with self._sending(announcement):
+            async with self._store.transaction() as transaction:
+                lost = await transaction.fence(poll.owner, poll.positions)
+                kept = [r for r in poll.records if r.partition not in lost]
+                await transaction.bury([r for r in kept if not isinstance(r.content, (JobEvent, str))])
+                events = [r.content for r in kept if isinstance(r.content, JobEvent)]
+                workspace = await transaction.lock(events) if events else Workspace()
+                for record in poll.records:
+                    work.outcomes.append(self._apply(workspace, record, work) if record.partition not in lost else None)
+                if events:
+                    await self._announce(announcement, transaction, workspace)
+        for event in events:
+            self._observer.job_event_lag(max(0.0, (transaction.now - event.occurred_at).total_seconds()))
+        return PollResult(tuple(work.outcomes), lost, work.anomalies + announcement.anomalies)
+
+    @contextmanager
+    def _sending(self, announcement: Announcement) -> Iterator[None]:
+        """Around a transaction: what it queued is sent after the commit, or given up with it."""
+        try:
+            yield
+        except BaseException:
+            self._announcer.rolled_back(announcement)
+            raise
+        self._announcer.committed(announcement)
+        for (scope, renotified), count in announcement.messages.items():
+            self._observer.messages(scope, renotified=renotified, count=count)
+
+    async def _announce(self, announcement: Announcement, transaction: IngestTransaction, workspace: Workspace) -> None:
+        await self._inherit(transaction, workspace)
+        finishing = workspace.settle(transaction.now, self._settling)
+        await self._announcer.announce(announcement, transaction, workspace, finishing)
+
+    def _apply(self, workspace: Workspace, record: Record, work: _Work) -> EventOutcome:
+        content = record.content
+        if isinstance(content, JobEvent):
+            applied = workspace.apply(content, self._read(content))
+            work.anomalies.update(applied.anomalies)
+            return applied.outcome
+        return EventOutcome(content.value) if isinstance(content, str) else EventOutcome.DEAD_LETTER
+
+    def _read(self, event: JobEvent) -> Reading:
+        profile = self._profiles.find(event.source)
+        assert profile is not None, "parsing refuses unknown sources"
+        ended = event.type is EventType.JOB_COMPLETED
+        code = profile.find_error_code(event.status if ended else None, event.subject_status)
+        return Reading(profile.find_status(event.status), code)
+
+    async def _inherit(self, transaction: IngestTransaction, workspace: Workspace) -> None:
+        """Look for the destination of earlier jobs of the same subject, for runs that end and name none."""
+        heirs = [(e.job, self._by_subject(e.job)) for e in workspace.endings if _may_inherit(e.job)]
+        heirs = [(job, by_subject) for job, by_subject in heirs if by_subject or job.previous_job_id is not None]
+        found = await transaction.find_inheritance(heirs) if heirs else {}
+        _inherit_within(workspace, heirs, found)
+
+    def _by_subject(self, job: Job) -> bool:
+        profile = self._profiles.find(job.source or "native")
+        return profile is not None and profile.rerun_by_subject and job.subject_id is not None
+
+
+def _may_inherit(job: Job) -> bool:
+    return job.webhook_id is None and job.inherited_webhook_id is None
+
+
+def _inherit_within(
+    workspace: Workspace, heirs: Sequence[tuple[Job, bool]], found: Mapping[tuple[str, str], str]
+) -> None:
+    """Give each heir what the store found, or what a job of this very transaction hands on."""
+    before = _list_earlier(workspace)
+    for job, by_subject in heirs:
+        key = (job.tenant_id, job.job_id)
+        if job.previous_job_id is not None:
+            earlier = workspace.jobs.get((job.tenant_id, job.previous_job_id))
+        else:
+            earlier = before.get(key) if by_subject else None
+        handed_on = (earlier.webhook_id or earlier.inherited_webhook_id) if earlier else None
+        job.inherited_webhook_id = handed_on or found.get(key)
+
+
+def _list_earlier(workspace: Workspace) -> dict[tuple[str, str], Job]:
+    """For each job, the job of its subject seen last before it, where this transaction is the first to see both."""
+    earlier: dict[tuple[str, str], Job] = {}
+    newest: dict[tuple[str, str], Job] = {}
+    for key, job in workspace.touched.items():
+        if job.subject_id is None or job.stored:
+            continue
+        subject = (job.tenant_id, job.subject_id)
+        if subject in newest:
+            earlier[key] = newest[subject]
+        newest[subject] = job
+    return earlier

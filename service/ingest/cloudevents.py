@@ -1,0 +1,115 @@
+"""The CloudEvents forms of a job event: an envelope in the value (structured) or in the headers (binary).
+
+Belongs here: recognising a form and reading its envelope. Does not belong here: what the words in it mean (parsing).
+CloudEvents 1.0.2, JSON event format section 3; Kafka protocol binding sections 3.1 to 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from service.ingest.poison import Reason, Refused
+from service.ingest.wire import Name, Time, WireEvent, read_event, split_object
+
+STRUCTURED = "application/cloudevents+json"
+BATCHED = "application/cloudevents-batch+json"
+_PREFIX = "ce_"
+
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class Envelope(Struct, gc=False):
+    """The context attributes that a job event takes, and its ``data``."""
+
+    id: Name
+    type: Text
+    source: Text
+    time: Time | None = None
+    traceparent: str | None = None
+    data: Raw = Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """An event with the envelope's fields in place; ``source`` and ``event_type`` are still the envelope's words."""
+
+    event: WireEvent
+    dropped: int
+    traceparent: str | None
+
+
+def select_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """Return the headers that matter, names in lower case; the last of equal names. Raises Refused."""
+    found = {}
+    for name, value in headers:
+        key = name.lower()
+        if value is not None and (key.startswith(_PREFIX) or key in {"content-type", "traceparent"}):
+            found[key] = _decode(key, value)
+    return found
+
+
+def is_structured(headers: dict[str, str]) -> bool:
+    """True when the value is an envelope, whatever parameters the content type has. Raises Refused for a batch."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == BATCHED:
+        raise Refused(Reason.SCHEMA, "a CloudEvents batch, not one event")
+    return media_type == STRUCTURED
+
+
+def is_binary(headers: dict[str, str]) -> bool:
+    """True when the envelope is in the headers."""
+    return "ce_specversion" in headers or "ce_id" in headers
+
+
+def unwrap_structured(value: bytes) -> Unwrapped:
+    """Read an event from its envelope. Raises Refused."""
+    try:
+        envelope = _envelope.decode(value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        split_object(value)  # says it if this is no JSON or no object
+        raise Refused(Reason.SCHEMA, f"CloudEvents envelope: {error}") from None
+    return _merge(envelope, bytes(envelope.data))
+
+
+def unwrap_binary(value: bytes, headers: dict[str, str]) -> Unwrapped:
+    """Read an event whose envelope is in the headers. Raises Refused."""
+    attributes = {name.removeprefix(_PREFIX): text for name, text in headers.items() if name.startswith(_PREFIX)}
+    attributes.pop("data", None)
+    attributes.setdefault("traceparent", headers.get("traceparent", ""))
+    try:
+        envelope = msgspec.convert(attributes, Envelope)
+    except msgspec.ValidationError as error:
+        raise Refused(Reason.SCHEMA, f"CloudEvents headers: {error}") from None
+    return _merge(envelope, value)
+
+
+def _merge(envelope: Envelope, data: bytes) -> Unwrapped:
+    event, dropped = read_event(b"{}" if data == b"null" else data)
+    event.event_id = envelope.id
+    event.event_type = envelope.type
+    event.source = envelope.source
+    event.occurred_at = _choose_time(envelope, event)
+    return Unwrapped(event, dropped, envelope.traceparent)
+
+
+def _choose_time(envelope: Envelope, event: WireEvent) -> datetime | None:
+    return event.occurred_at if envelope.time is None else envelope.time
+
+
+def _decode(name: str, value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise Refused(Reason.INVALID_UTF8, f"header {name} is not UTF-8") from None
+    if "\0" in text:
+        raise Refused(Reason.SCHEMA, f"header {name} holds a NUL")
+    return text
+
+
+_envelope = msgspec.json.Decoder(Envelope)

@@ -1,0 +1,107 @@
+"""Events that come over HTTP: the same pipeline for producers without Kafka (``POST /v1/events``).
+
+Belongs here: one request, one transaction, one result per event. Does not belong here: HTTP and keys
+(``service.api``). A bad event is told to its sender; it becomes no dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from service.domain.events import JobEvent
+from service.domain.jobs import EventOutcome
+from service.ingest.bisecting import Offer
+from service.ingest.poison import DeadLetter, Reason, Skipped
+from service.ingest.poll import Headers, Poll, PollResult, Record
+from service.ingest.reading import Reader
+
+
+class Incoming(Protocol):
+    """One event as it came, in the form of a Kafka record."""
+
+    @property
+    def value(self) -> bytes:
+        """The raw value."""
+
+    @property
+    def headers(self) -> Headers:
+        """``content-type`` and ``ce_…`` headers."""
+
+
+class Ingests(Protocol):
+    """The ingest transaction."""
+
+    async def ingest(self, poll: Poll) -> PollResult:
+        """Apply one poll."""
+
+
+class RequestReport(Protocol):
+    """What is counted."""
+
+    def job_events(self, outcome: str, count: int = 1) -> None:
+        """Count events by outcome."""
+
+    def event_anomalies(self, kind: str, count: int = 1) -> None:
+        """Count oddities."""
+
+
+class EventRequests:
+    """Makes the events of a request durable."""
+
+    def __init__(self, reader: Reader, ingestor: Ingests, report: RequestReport) -> None:
+        self._reader = reader
+        self._ingestor = ingestor
+        self._report = report
+
+    async def ingest_events(self, events: Sequence[Incoming], tenant_id: str) -> Sequence[Mapping[str, object]]:
+        """Apply the events in order, in one transaction; return one result per event.
+
+        A result has ``outcome`` (a word of ``job_events_total``, or ``rejected`` with ``reason`` and ``detail``) and
+        the ``event_id`` where it could be read. Raises StoreUnavailable: then nothing is durable.
+        """
+        records = [self._reader.read_request([event.value], event.headers)[0] for event in events]
+        good = {i: r for i, r in enumerate(records) if _refusal(r, tenant_id) is None}
+        outcomes = await self._ingest(tuple(good.values()))
+        by_position = dict(zip(good, outcomes, strict=True))
+        return [_result(record, by_position.get(i), tenant_id) for i, record in enumerate(records)]
+
+    async def _ingest(self, records: tuple[Record, ...]) -> list[EventOutcome | None]:
+        outcomes: list[EventOutcome | None] = []
+
+        def done(poll: Poll, result: PollResult) -> None:
+            outcomes.extend(result.outcomes)
+            self._count(poll, result)
+
+        if records:
+            await Offer(Poll(records), done, lambda *_: None).run(self._ingestor.ingest)
+        return outcomes
+
+    def _count(self, poll: Poll, result: PollResult) -> None:
+        for outcome, count in result.counts.items():
+            self._report.job_events(outcome, count)
+        for kind, count in result.anomalies.items():
+            self._report.event_anomalies(kind, count)
+        for record in poll.records:
+            for kind in record.content.anomalies if isinstance(record.content, JobEvent) else ():
+                self._report.event_anomalies(kind)
+
+
+def _refusal(record: Record, tenant_id: str) -> tuple[str, str] | None:
+    content = record.content
+    if isinstance(content, DeadLetter):
+        return content.reason, content.detail
+    if isinstance(content, JobEvent) and content.tenant_id != tenant_id:
+        return "foreign_tenant", "tenant_id is not the key's tenant"
+    return None
+
+
+def _result(record: Record, outcome: EventOutcome | None, tenant_id: str) -> Mapping[str, object]:
+    content = record.content
+    event_id = content.event_id if isinstance(content, JobEvent) else None
+    refusal = _refusal(record, tenant_id)
+    if refusal is None and outcome is EventOutcome.DEAD_LETTER:
+        refusal = (Reason.INTERNAL_ERROR, "the event could not be stored")
+    if refusal is not None:
+        return {"event_id": event_id, "outcome": "rejected", "reason": refusal[0], "detail": refusal[1]}
+    return {"event_id": event_id, "outcome": str(outcome or Skipped.EXPIRED)}

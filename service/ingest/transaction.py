@@ -1,0 +1,132 @@
+"""What ingest asks of the store: one transaction per poll, in the order of the calls below.
+
+Belongs here: the protocol, next to its only user. ``service.store.ingesting`` implements it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from service.domain.batches import Batch
+from service.domain.events import JobEvent
+from service.domain.jobs import Job
+from service.domain.routing import Subscriber
+from service.domain.workspace import Workspace
+from service.ingest.poll import Partition, Record
+from service.ports import HandedOver, NewDelivery, NewMessage, QueuedDelivery
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """What routing knows of one tenant: its account webhooks by id, and whether it can sign one-shots."""
+
+    subscribers: Mapping[str, Subscriber] = field(default_factory=dict)
+    has_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedDelivery:
+    """A delivery that is finished as it is made. ``state`` is ``failed`` or ``superseded``."""
+
+    delivery: NewDelivery
+    webhook_id: str
+    state: str
+    reason: str | None = None
+
+
+class IngestTransaction(Protocol):
+    """One open transaction. Any method may raise StoreUnavailable, or Conflict: then all of it is run again."""
+
+    @property
+    def now(self) -> datetime:
+        """The database's instant of the transaction's start."""
+
+    async def fence(self, owner: str, positions: Mapping[Partition, int]) -> frozenset[Partition]:
+        """Store the offsets of partitions that ``owner`` still owns; return the others."""
+
+    async def bury(self, records: Sequence[Record]) -> None:
+        """Store dead letters."""
+
+    async def lock(self, events: Sequence[JobEvent]) -> Workspace:
+        """Lock and load every aggregate that the events may concern: batches in key order, then jobs."""
+
+    async def lock_settling(self, batch_keys: Sequence[int]) -> Workspace:
+        """Lock incarnations whose settle window may be over; each counts as changed."""
+
+    async def find_inheritance(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], str]:
+        """Return the ``webhook_id`` of the job before each one, by (tenant, job); the flag allows "same subject"."""
+
+    async def save(self, workspace: Workspace) -> None:
+        """Write leavers, new batches (which get their keys) and all touched jobs."""
+
+    async def save_batches(self, batches: Iterable[Batch]) -> None:
+        """Write batches that are stored already."""
+
+    async def close_finish(self, batch: Batch) -> None:
+        """Number the runs that the batch's newest finish is the first to show."""
+
+    async def measure_times(self, batch: Batch) -> None:
+        """Compute the extremes of the members' times anew."""
+
+    async def list_members(self, batch: Batch, limit: int) -> list[Job]:
+        """Return members, newest finish first."""
+
+    async def list_tenancies(self, tenant_ids: Iterable[str]) -> Mapping[str, Tenancy]:
+        """Return what routing knows of each tenant."""
+
+    async def list_batch_webhooks(self, batch_keys: Sequence[int]) -> Mapping[int, Subscriber]:
+        """Return the own webhooks of batches that have one."""
+
+    async def list_one_shots(self, urls: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Subscriber]:
+        """Return the hidden webhook of each (tenant, URL), made where there is none."""
+
+    async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> None:
+        """Cancel what is left of deleted batches and retire their registrations."""
+
+    async def insert_messages(self, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
+        """Store messages; return for each id where its body is."""
+
+    async def list_finished(self, message_ids: Sequence[str]) -> frozenset[tuple[str, int]]:
+        """Return the (message, webhook key) pairs whose delivery is finished already."""
+
+    async def enqueue(self, deliveries: Sequence[NewDelivery]) -> list[QueuedDelivery]:
+        """Queue deliveries (see ``service.store.queueing``)."""
+
+    async def insert_finished(self, deliveries: Sequence[FinishedDelivery]) -> None:
+        """Store deliveries that are finished as they are made."""
+
+
+class Reservation(Protocol):
+    """Room in the delivery engine of this process, as a lease for the row."""
+
+    @property
+    def token(self) -> int: ...
+    @property
+    def until(self) -> datetime: ...
+
+
+class Handoff(Protocol):
+    """The short way to the wire: the delivery engine of the same process, or nobody (``NoHandoff``)."""
+
+    def reserve(self, delivery: NewDelivery) -> Reservation | None:
+        """Reserve room for one delivery before it is queued; None: it takes the long way."""
+
+    def push(self, handed: HandedOver) -> None:
+        """Send what was queued with its lease and committed."""
+
+    def cancel(self, reservation: Reservation) -> None:
+        """Give room back: the delivery was not queued with this lease."""
+
+    def wake(self) -> None:
+        """Say that something is due since a commit."""
+
+
+class IngestStore(Protocol):
+    """Opens transactions."""
+
+    def transaction(self) -> AbstractAsyncContextManager[IngestTransaction]:
+        """Open one; it commits on a clean exit."""

@@ -1,0 +1,86 @@
+"""Values that cross between the use cases and the edges, shared by more than one of them.
+
+Belongs here: plain records of what is to be written or was read. A protocol lives next to its one user instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+class StoreUnavailable(Exception):
+    """The database cannot answer now; whoever asked backs off and asks again."""
+
+
+class Conflict(Exception):
+    """Another transaction came between; the whole transaction is to be run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """One message to store. ``scope`` is ``batch``, ``job`` or ``none``; ``body`` is sent and signed as it is."""
+
+    message_id: str
+    tenant_id: str
+    type: str
+    scope: str
+    batch_key: int | None
+    job_id: str | None
+    generation: int
+    source: str
+    finished_at: datetime
+    body: bytes
+    renotified: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """One message for one webhook, to be queued.
+
+    ``group_key`` names the work (batch row key, or ``job_group``): within it and a webhook, at most one delivery is on
+    the wire and a newer one supersedes the older; None stands alone. ``held`` is the reason for a delivery that starts
+    ``held`` (``paused``, ``disabled``, ``no_signing_key``), None for one that is due now.
+    """
+
+    tenant_id: str
+    webhook_key: int
+    lane: int
+    message_id: str
+    body_at: datetime
+    type: str
+    scope: str
+    group_key: int | None
+    batch_key: int | None
+    job_id: str | None
+    generation: int
+    held: str | None = None
+    extra: str = "ordinary"
+    lease_token: int | None = None
+    lease_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedDelivery:
+    """A delivery as it was queued: its id and whether it is due now (not held, not waiting for another)."""
+
+    delivery_id: int
+    webhook_key: int
+    message_id: str
+    due: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A delivery that was queued already leased to this process, to be sent from memory after the commit.
+
+    ``lease`` is what the reservation gave; nobody but the delivery engine looks into it.
+    """
+
+    delivery: NewDelivery
+    delivery_id: int
+    body: bytes
+    created_at: datetime
+    lease: Any

@@ -1,0 +1,1 @@
+"""PostgreSQL through asyncpg: one statement a file under ``sql/``, the schema under ``migrations/``."""

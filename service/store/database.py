@@ -1,0 +1,159 @@
+"""The door to PostgreSQL: one pool, transactions, and what counts as "the database is away".
+
+Belongs here: connecting, statement look-up, translation of connection trouble into StoreUnavailable.
+Does not belong here: any statement's meaning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import asyncpg
+
+from service.ports import Conflict, StoreUnavailable
+from service.store.statements import statement
+
+__all__ = ["Conflict", "Database", "Session", "StoreUnavailable", "translated"]
+
+Row = Mapping[str, Any]
+
+# Trouble that passes by itself: the server is away, starting, stopping, full, or chose us as a deadlock's victim.
+AWAY = (
+    OSError,
+    asyncio.TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.exceptions.InsufficientResourcesError,
+    asyncpg.exceptions.InvalidAuthorizationSpecificationError,
+    asyncpg.exceptions.InvalidCatalogNameError,
+    asyncpg.exceptions.ReadOnlySQLTransactionError,
+    asyncpg.exceptions.PostgresSystemError,
+)
+AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.exceptions.LockNotAvailableError)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One connection, inside a transaction where ``Database.transaction`` gave it. Statements go by name."""
+
+    connection: Any  # asyncpg's pool proxy, which is no Connection to a type checker
+
+    async def fetch(self, name: str, *args: object) -> list[Any]:
+        """Run ``sql/<name>.sql`` and return its rows."""
+        rows: list[Any] = await self.connection.fetch(statement(name), *args)
+        return rows
+
+    async def find(self, name: str, *args: object) -> Any | None:
+        """Run ``sql/<name>.sql`` and return its first row, or None."""
+        return await self.connection.fetchrow(statement(name), *args)
+
+    async def value(self, name: str, *args: object) -> Any:
+        """Run ``sql/<name>.sql`` and return the first column of its first row."""
+        return await self.connection.fetchval(statement(name), *args)
+
+    async def execute(self, name: str, *args: object) -> str:
+        """Run ``sql/<name>.sql`` and return its command tag."""
+        tag: str = await self.connection.execute(statement(name), *args)
+        return tag
+
+    async def execute_many(self, name: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run ``sql/<name>.sql`` once a row; for rare, short lists only."""
+        await self.connection.executemany(statement(name), rows)
+
+
+class Database:
+    """A pool of connections. Open it with ``async with``; every method may raise StoreUnavailable."""
+
+    def __init__(self, dsn: str, *, size: int = 10, command_timeout: float = 30.0, name: str = "webhookd") -> None:
+        self._dsn = dsn
+        self._size = size
+        self._command_timeout = command_timeout
+        self._name = name
+        self._pool: asyncpg.Pool[Any] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Build the pool without connecting: a database that is away at the start is an outage like any other."""
+        self._pool = asyncpg.create_pool(
+            self._dsn,
+            min_size=0,
+            max_size=self._size,
+            command_timeout=self._command_timeout,
+            timeout=5.0,
+            server_settings={"application_name": self._name, "timezone": "UTC"},
+        )
+        with translated():
+            await self._pool
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the pool; connections that do not end within two seconds are cut."""
+        assert self._pool is not None
+        try:
+            await asyncio.wait_for(self._pool.close(), 2.0)
+        except (TimeoutError, *AWAY):
+            self._pool.terminate()
+
+    @property
+    def pool(self) -> asyncpg.Pool[Any]:
+        """The pool itself. Raises StoreUnavailable before the first ``async with``."""
+        if self._pool is None:
+            msg = "the database is not open"
+            raise StoreUnavailable(msg)
+        return self._pool
+
+    @property
+    def size(self) -> int:
+        """How many connections are open."""
+        return 0 if self._pool is None else int(self._pool.get_size())
+
+    @property
+    def in_use(self) -> int:
+        """How many of them are lent."""
+        return 0 if self._pool is None else int(self._pool.get_size() - self._pool.get_idle_size())
+
+    async def answers(self) -> bool:
+        """Tell whether the database answers."""
+        try:
+            async with self.session() as session:
+                return bool(await session.value("transaction_now"))
+        except StoreUnavailable:
+            return False
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Lend a connection outside any transaction: each statement commits by itself."""
+        with translated():
+            async with self.pool.acquire(timeout=10.0) as connection:
+                yield Session(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Lend a connection inside a READ COMMITTED transaction, committed on a clean exit.
+
+        Raises Conflict when the server chose this transaction as the victim of a deadlock.
+        """
+        with translated():
+            async with self.pool.acquire(timeout=10.0) as connection, connection.transaction():
+                yield Session(connection)
+
+
+class translated:  # noqa: N801 - reads as a verb where it is used
+    """Context manager: asyncpg's many connection errors become StoreUnavailable, deadlocks become Conflict."""
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        """Translate; everything else passes through."""
+        if error is None or isinstance(error, (StoreUnavailable, Conflict)):
+            return
+        if isinstance(error, AGAIN):
+            raise Conflict(type(error).__name__) from error
+        if isinstance(error, AWAY) and not isinstance(error, ValueError):  # asyncpg's DataError is an InterfaceError
+            raise StoreUnavailable(type(error).__name__) from error

@@ -1,0 +1,129 @@
+"""How webhooks fare, as rows: read, changed under a lock, and the disabling that a change may bring.
+
+Belongs here: the port of ``delivery.observing`` and the rate limits' buckets. Does not belong here: the rules
+(``domain.health``) and starting over after an enable (``webhook_health``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from service.delivery.observing import Disabled, HealthChange, HealthRow
+from service.domain.health import Breaker, Health
+from service.domain.webhooks import DisableReason, Standing, WebhookState, describe_standing
+from service.store.codes import BreakerCode, WebhookStateCode
+from service.store.database import Database, Row, Session
+from service.store.queueing import columns
+from service.store.webhooks import announce
+
+HOLD_AT_ONCE: Final = 10_000
+_INSTANTS: Final = ("enabled_at", "last_success_at", "first_failure_at", "probe_at")
+_BREAKERS: Final = {breaker: int(BreakerCode[breaker.name]) for breaker in Breaker}
+
+
+def dump_health(health: Health) -> bytes:
+    """Health as ``webhook_health.health`` holds it."""
+    return orjson.dumps(health)
+
+
+def read_health(stored: bytes | None) -> Health | None:
+    """The other way; None for a webhook of which nothing is known yet."""
+    if stored is None:
+        return None
+    fields: dict[str, Any] = orjson.loads(stored)
+    for name in _INSTANTS:
+        if fields.get(name) is not None:
+            fields[name] = datetime.fromisoformat(fields[name])
+    fields["breaker"] = Breaker(fields["breaker"])
+    return Health(**fields)
+
+
+def read_epoch(at: datetime | None) -> float | None:
+    """An instant as seconds since 1970."""
+    return None if at is None else at.timestamp()
+
+
+class HealthKeeping:
+    """``HealthStore`` and ``RateStore`` on PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def change_health(
+        self, webhook_keys: Collection[int], change: Callable[[HealthRow], HealthChange | None]
+    ) -> list[Disabled]:
+        """Lock these webhooks, ask for each row's change, write the changes; return what was disabled by it.
+
+        What waits for a disabled webhook is held in the same transaction, up to 10,000 deliveries; workers hold the
+        rest when they come upon it.
+        """
+        keys = sorted(webhook_keys)
+        async with self._database.transaction() as session:
+            await session.execute("health_prepare", keys)
+            rows = await session.fetch("health_lock", keys)
+            changes = [(row, made) for row in rows if (made := change(_read_row(row))) is not None]
+            await session.execute("health_save", *columns((_saved_row(row, made) for row, made in changes), 8))
+            return await _disable(session, [(row, made) for row, made in changes if made.disable is not None])
+
+    async def draw(self, wanted: Mapping[int, int]) -> Mapping[int, int]:
+        """Draw attempts per webhook key from the buckets of their rate limits; return how many were granted."""
+        keys = sorted(wanted)
+        async with self._database.session() as session:
+            await session.execute("health_prepare", keys)
+            granted = await session.fetch("rate_draw", keys, [wanted[key] for key in keys])
+        return {row["webhook_key"]: row["granted"] for row in granted}
+
+
+def _read_row(row: Row) -> HealthRow:
+    return HealthRow(
+        webhook_key=row["webhook_key"],
+        webhook_id=row["webhook_id"],
+        tenant_id=row["tenant_id"],
+        revision=row["revision"],
+        enabled=row["state"] == WebhookStateCode.ENABLED,
+        state_at=row["state_at"],
+        health=read_health(row["health"]),
+        held_until=read_epoch(row["held_until"]),
+    )
+
+
+def _saved_row(row: Row, change: HealthChange) -> tuple[object, ...]:
+    return (
+        row["webhook_key"],
+        dump_health(change.health),
+        change.held_until,
+        _BREAKERS[change.health.breaker],
+        read_epoch(change.health.probe_at),
+        change.last_success,
+        change.last_failure,
+        change.last_error,
+    )
+
+
+async def _disable(session: Session, stopping: Sequence[tuple[Row, HealthChange]]) -> list[Disabled]:
+    if not stopping:
+        return []
+    now: datetime = await session.value("transaction_now")
+    rows = ((row["webhook_key"], row["revision"], reason, _describe(reason, now)) for row, reason in _reasons(stopping))
+    stopped = {row["webhook_key"] for row in await session.fetch("webhooks_disable", *columns(rows, 4))}
+    disabled = [
+        Disabled(row["webhook_key"], row["webhook_id"], row["tenant_id"], row["origin"], reason, now)
+        for row, reason in _reasons(stopping)
+        if row["webhook_key"] in stopped
+    ]
+    for each in disabled:
+        await session.value("deliveries_hold_webhook", each.webhook_key, WebhookState.DISABLED.value, HOLD_AT_ONCE)
+        await announce(session, each.tenant_id)
+    return disabled
+
+
+def _reasons(stopping: Sequence[tuple[Row, HealthChange]]) -> list[tuple[Row, DisableReason]]:
+    return [(row, change.disable) for row, change in stopping if change.disable is not None]
+
+
+def _describe(reason: DisableReason, now: datetime) -> str:
+    return describe_standing(Standing(WebhookState.DISABLED, reason), now)

@@ -1,0 +1,269 @@
+"""The ingest transaction: locks, aggregates in, aggregates out (chapter "Locking").
+
+Belongs here: what only ingest and settling need of the store. Does not belong here: what an event means
+(``domain.workspace``) and who is told (``ingest.announcing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.domain.batches import Batch
+from service.domain.events import BatchRef, EventType, JobEvent
+from service.domain.incarnations import open_incarnation
+from service.domain.jobs import Job
+from service.domain.routing import Subscriber
+from service.domain.workspace import Leaver, Workspace
+from service.ingest.poll import Partition, Record
+from service.ingest.transaction import FinishedDelivery, Tenancy
+from service.ports import NewDelivery, NewMessage, QueuedDelivery
+from service.store import queueing
+from service.store.batch_rows import (
+    INSERT_COLUMNS,
+    UPDATE_COLUMNS,
+    changed_batch_row,
+    decode_batch,
+    new_batch_row,
+)
+from service.store.codes import DoneState, Scope
+from service.store.database import Conflict, Database, Session
+from service.store.dead_letters import insert_dead_letters
+from service.store.job_rows import JOB_COLUMNS, decode_job, inherited_webhook_id, job_row
+from service.store.offsets import fence_offsets
+from service.store.queueing import columns
+from service.store.routing import OneShots, RoutingCopy, batch_subscriber
+
+
+@dataclass(slots=True)
+class PostgresIngestTransaction:
+    """Implements ``ingest.transaction.IngestTransaction`` on one session."""
+
+    session: Session
+    routing: RoutingCopy
+    one_shots: OneShots
+    now: datetime
+
+    async def fence(self, owner: str, positions: Mapping[Partition, int]) -> frozenset[Partition]:
+        """Store the offsets of partitions that ``owner`` still owns; return the others."""
+        if not positions:
+            return frozenset()
+        owned = await fence_offsets(self.session, owner, positions)
+        return frozenset(positions) - frozenset(owned)
+
+    async def bury(self, records: Sequence[Record]) -> None:
+        """Store dead letters."""
+        if records:
+            await insert_dead_letters(self.session, records)
+
+    async def lock(self, events: Sequence[JobEvent]) -> Workspace:
+        """Lock and load every aggregate that the events may concern: batches in key order, then jobs."""
+        workspace = Workspace()
+        keys = sorted({(e.tenant_id, e.job_id) for e in events if e.job_id})
+        known = await self.session.fetch("jobs_find_batches", *columns(keys, 2)) if keys else []
+        await self._lock_batches(workspace, events, {r["batch_key"] for r in known if r["batch_key"] is not None})
+        if known:
+            await self._lock_jobs(workspace, [(r["tenant_id"], r["job_id"]) for r in known])
+        await self._load_leavers(workspace, sorted({job_id for _, job_id in keys}))
+        return workspace
+
+    async def _lock_batches(self, workspace: Workspace, events: Sequence[JobEvent], keys: set[int]) -> None:
+        named = {
+            (e.tenant_id, e.batch.name, e.batch.id, e.event_id if e.type is EventType.BATCH_DELETED else None)
+            for e in events
+            if e.batch is not None
+        }
+        if named or keys:
+            rows = await self.session.fetch("batches_lock", *columns(named, 4), sorted(keys))
+            workspace.add_batches(decode_batch(row) for row in rows)
+
+    async def _lock_jobs(self, workspace: Workspace, keys: list[tuple[str, str]]) -> None:
+        for row in await self.session.fetch("jobs_lock", *columns(keys, 2)):
+            job = decode_job(row)
+            if job.batch_key is not None and job.batch_key not in workspace.batches:
+                msg = "a job changed its batch before its row was locked"
+                raise Conflict(msg)
+            workspace.jobs[job.tenant_id, job.job_id] = job
+
+    async def _load_leavers(self, workspace: Workspace, job_ids: list[str]) -> None:
+        keys = [batch.key for batch in workspace.batches.values() if batch.has_leavers]
+        if not keys:
+            return
+        for row in await self.session.fetch("leavers_list", keys, job_ids):
+            leaver = Leaver(row["batch_key"], row["job_id"], row["removed_generation"], row["event_id"])
+            workspace.leavers[leaver.batch_key, leaver.job_id] = leaver
+
+    async def lock_settling(self, batch_keys: Sequence[int]) -> Workspace:
+        """Lock incarnations whose settle window may be over; each counts as changed."""
+        workspace = Workspace()
+        workspace.add_batches(decode_batch(row) for row in await self.session.fetch("batches_lock_keys", batch_keys))
+        for batch in workspace.batches.values():
+            batch.changed = True
+        return workspace
+
+    async def find_inheritance(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], str]:
+        """Return the ``webhook_id`` of the job before each one, by (tenant, job); the flag allows "same subject"."""
+        if not jobs:
+            return {}
+        asked = [(j.tenant_id, j.job_id, j.previous_job_id, j.subject_id if subject else None) for j, subject in jobs]
+        rows = await self.session.fetch("jobs_find_predecessors", *columns(asked, 4))
+        found = {(row["tenant_id"], row["job_id"]): inherited_webhook_id(row["doc"]) for row in rows}
+        return {key: webhook_id for key, webhook_id in found.items() if webhook_id is not None}
+
+    async def save(self, workspace: Workspace) -> None:
+        """Write leavers, new batches (which get their keys) and all touched jobs."""
+        await self._insert_batches(workspace)
+        leavers = [x for x in workspace.leavers.values() if x.changed]
+        if leavers:
+            rows = [(x.batch_key, x.job_id, x.removed_generation, x.event_id) for x in leavers]
+            await self.session.execute("leavers_upsert", *columns(rows, 4))
+        await self._save_jobs(workspace.touched.values())
+
+    async def _insert_batches(self, workspace: Workspace) -> None:
+        new = [batch for batch in workspace.batches.values() if batch.key < 0]
+        if not new:
+            return
+        keys = await self._insert_batch_rows(new)
+        moved = {batch.key: keys[batch.tenant_id, batch.name, batch.seq] for batch in new}
+        for job in workspace.jobs.values():
+            job.batch_key = moved.get(job.batch_key or 0, job.batch_key)
+        for leaver in workspace.leavers.values():
+            leaver.batch_key = moved.get(leaver.batch_key, leaver.batch_key)
+        for batch in new:
+            del workspace.batches[batch.key]
+            batch.key = moved[batch.key]
+            workspace.batches[batch.key] = batch
+
+    async def _insert_batch_rows(self, batches: list[Batch]) -> Mapping[tuple[str, str, int], int]:
+        ordered = sorted(batches, key=lambda b: (b.tenant_id, b.name, b.seq))
+        rows = await self.session.fetch("batches_insert", *columns(map(new_batch_row, ordered), INSERT_COLUMNS))
+        if len(rows) < len(batches):
+            msg = "another transaction opened the same incarnation"
+            raise Conflict(msg)
+        return {(row["tenant_id"], row["name"], row["seq"]): row["batch_key"] for row in rows}
+
+    async def _save_jobs(self, touched: Iterable[Job]) -> None:
+        jobs = list(touched)
+        new = [job_row(job) for job in jobs if not job.stored]
+        known = [job_row(job) for job in jobs if job.stored]
+        if new:
+            rows = await self.session.fetch("jobs_insert", *columns(new, JOB_COLUMNS))
+            if len(rows) < len(new):
+                msg = "another transaction stored the same job"
+                raise Conflict(msg)
+        if known:
+            await self.session.execute("jobs_update", *columns(known, JOB_COLUMNS))
+
+    async def save_batches(self, batches: Iterable[Batch]) -> None:
+        """Write batches that are stored already."""
+        rows = [changed_batch_row(batch) for batch in batches]
+        if rows:
+            await self.session.execute("batches_update", *columns(rows, UPDATE_COLUMNS))
+
+    async def close_finish(self, batch: Batch) -> None:
+        """Number the runs that the batch's newest finish is the first to show."""
+        await self.session.execute("jobs_close_finish", batch.key, batch.finish)
+
+    async def measure_times(self, batch: Batch) -> None:
+        """Compute the extremes of the members' times anew."""
+        row = await self.session.find("batches_measure_times", batch.key)
+        assert row is not None
+        batch.created_at, batch.started_at, batch.completed_at = row
+        batch.times_stale = False
+
+    async def list_members(self, batch: Batch, limit: int) -> list[Job]:
+        """Return members, newest finish first."""
+        return [decode_job(row) for row in await self.session.fetch("jobs_list_members", batch.key, limit)]
+
+    async def list_tenancies(self, tenant_ids: Iterable[str]) -> Mapping[str, Tenancy]:
+        """Return what routing knows of each tenant."""
+        return await self.routing.list_tenancies(self.session, sorted(set(tenant_ids)))
+
+    async def list_batch_webhooks(self, batch_keys: Sequence[int]) -> Mapping[int, Subscriber]:
+        """Return the own webhooks of batches that have one."""
+        rows = await self.session.fetch("webhooks_of_batches", batch_keys) if batch_keys else []
+        return {row["batch_key"]: batch_subscriber(row) for row in rows}
+
+    async def list_one_shots(self, urls: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Subscriber]:
+        """Return the hidden webhook of each (tenant, URL), made where there is none."""
+        return await self.one_shots.list_or_make(self.session, sorted(set(urls))) if urls else {}
+
+    async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> None:
+        """Cancel what is left of deleted batches and retire their registrations.
+
+        A registration that was written after its batch's deletion happened moves to the next incarnation.
+        """
+        ended = {batch.key: batch for batch, _ in deletions}
+        rows = [(batch.key, at) for batch, at in deletions]
+        left = await self.session.fetch("batches_retire", *columns(rows, 2)) if rows else []
+        for row in left:
+            await self._move_registration(ended[row["batch_key"]], row["webhook_key"])
+
+    async def _move_registration(self, ended: Batch, webhook_key: int) -> None:
+        following = await self.session.find("batches_find_following", ended.tenant_id, ended.name, ended.seq)
+        key = following["batch_key"] if following else None
+        if key is None:
+            opened = open_incarnation([ended], ended.tenant_id, BatchRef(ended.name), -1)
+            key = (await self._insert_batch_rows([opened]))[opened.tenant_id, opened.name, opened.seq]
+        await self.session.execute("webhooks_move_batch", webhook_key, key)
+
+    async def insert_messages(self, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
+        """Store messages; return for each id where its body is."""
+        stored = await queueing.insert_messages(self.session, messages, self.now)
+        places = dict.fromkeys(stored, self.now)
+        known = [m.message_id for m in messages if m.message_id not in stored]
+        if known:
+            rows = await self.session.fetch("messages_find_bodies", known)
+            places.update((row["message_id"], row["body_at"]) for row in rows)
+        return places
+
+    async def list_finished(self, message_ids: Sequence[str]) -> frozenset[tuple[str, int]]:
+        """Return the (message, webhook key) pairs whose delivery is finished already."""
+        rows = await self.session.fetch("deliveries_list_finished", message_ids)
+        return frozenset((row["message_id"], row["webhook_key"]) for row in rows)
+
+    async def enqueue(self, deliveries: Sequence[NewDelivery]) -> list[QueuedDelivery]:
+        """Queue deliveries (see ``service.store.queueing``)."""
+        return await queueing.enqueue(self.session, deliveries, wake=False)
+
+    async def insert_finished(self, deliveries: Sequence[FinishedDelivery]) -> None:
+        """Store deliveries that are finished as they are made."""
+        if deliveries:
+            await self.session.execute("deliveries_insert_done", *columns(map(_finished_row, deliveries), 13))
+
+
+def _finished_row(finished: FinishedDelivery) -> tuple[object, ...]:
+    d = finished.delivery
+    return (
+        d.tenant_id,
+        d.webhook_key or None,
+        finished.webhook_id,
+        d.message_id,
+        d.body_at,
+        d.type,
+        int(Scope[d.scope.upper()]),
+        d.group_key,
+        d.batch_key,
+        d.job_id,
+        d.generation,
+        int(DoneState[finished.state.upper()]),
+        finished.reason,
+    )
+
+
+class PostgresIngestStore:
+    """Implements ``ingest.transaction.IngestStore``."""
+
+    def __init__(self, database: Database, routing: RoutingCopy, one_shots: OneShots) -> None:
+        self._database = database
+        self._routing = routing
+        self._one_shots = one_shots
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PostgresIngestTransaction]:
+        """Open one; it commits on a clean exit."""
+        async with self._database.transaction() as session:
+            now = await session.value("transaction_now")
+            yield PostgresIngestTransaction(session, self._routing, self._one_shots, now)

@@ -1,0 +1,97 @@
+"""Putting messages and deliveries into the queue, for everyone who makes them: ingest, the API, upkeep.
+
+Belongs here: the writes that make a delivery exist. Does not belong here: taking deliveries out (``deliveries``) and
+deciding who gets one (``domain.routing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from service.ports import NewDelivery, NewMessage, QueuedDelivery
+from service.store.codes import Extra, Scope
+from service.store.database import Session
+
+_SCOPES = {scope.word: int(scope) for scope in Scope}
+_EXTRAS = {extra.word: int(extra) for extra in Extra}
+
+
+def columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]]:
+    """Turn rows into one list per column, for ``unnest``; ``width`` columns even when there are no rows."""
+    turned = [list(column) for column in zip(*rows, strict=True)]
+    return turned or [[] for _ in range(width)]
+
+
+async def insert_messages(session: Session, messages: Sequence[NewMessage], body_at: datetime) -> set[str]:
+    """Store messages with their bodies in the partition of ``body_at``; return the ids that were not known yet."""
+    if not messages:
+        return set()
+    rows = (
+        (
+            m.message_id,
+            m.tenant_id,
+            m.type,
+            _SCOPES[m.scope],
+            m.batch_key,
+            m.job_id,
+            m.generation,
+            m.source,
+            m.finished_at,
+            m.body,
+            m.renotified,
+            m.quiet,
+        )
+        for m in messages
+    )
+    stored = await session.fetch("messages_insert", *columns(rows, 12), body_at)
+    return {row["message_id"] for row in stored}
+
+
+async def enqueue(
+    session: Session, deliveries: Sequence[NewDelivery], *, wake: bool = True
+) -> list[QueuedDelivery]:
+    """Queue deliveries inside the caller's transaction, superseding older ones of the same work and webhook.
+
+    A message that is queued for a webhook already stays as it is and is not returned. The caller makes sure that the
+    message has no finished delivery for the webhook. Workers are told when the transaction commits, unless the caller
+    does it (``wake`` false): a NOTIFY inside makes commits wait for each other.
+    """
+    if not deliveries:
+        return []
+    waits = await _supersede(session, [d for d in deliveries if d.group_key is not None])
+    rows = (_row(d, waits.get((d.group_key, d.webhook_key))) for d in deliveries)
+    queued = await session.fetch("deliveries_insert", *columns(rows, 16))
+    result = [QueuedDelivery(q["delivery_id"], q["webhook_key"], q["message_id"], q["due"]) for q in queued]
+    if wake and any(q.due for q in result):
+        await session.execute("deliveries_wake")
+    return result
+
+
+async def _supersede(session: Session, deliveries: Sequence[NewDelivery]) -> dict[tuple[int | None, int], int]:
+    if not deliveries:
+        return {}
+    rows = ((d.group_key, d.webhook_key, d.generation, d.message_id) for d in deliveries)
+    flagged = await session.fetch("deliveries_supersede", *columns(rows, 4))
+    return {(row["group_key"], row["webhook_key"]): row["delivery_id"] for row in flagged}
+
+
+def _row(d: NewDelivery, waits_for: int | None) -> tuple[object, ...]:
+    return (
+        d.tenant_id,
+        d.webhook_key,
+        d.lane,
+        d.message_id,
+        d.body_at,
+        d.type,
+        _SCOPES[d.scope],
+        d.group_key,
+        d.batch_key,
+        d.job_id,
+        d.generation,
+        d.held,
+        waits_for,
+        d.lease_token,
+        d.lease_until,
+        _EXTRAS[d.extra],
+    )

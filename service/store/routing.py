@@ -1,0 +1,115 @@
+"""What routing reads: tenants' account webhooks (a copy that is trusted only at the version the transaction sees), the
+own webhooks of batches, and the hidden ones of one-shot URLs.
+
+Belongs here: look-ups for ``domain.routing``. Does not belong here: registering webhooks, and the choice among them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from service.domain.egress import EgressPolicy
+from service.domain.identity import digest
+from service.domain.routing import Subscriber
+from service.domain.targets import Target, parse_url
+from service.domain.webhooks import Filters, Scope
+from service.ingest.transaction import Tenancy
+from service.sealing import Sealer
+from service.store.codes import WebhookStateCode
+from service.store.database import Session
+from service.store.queueing import columns
+from service.store.webhook_seals import hash_url, seal_url
+
+COPIES = 10_000  # tenants kept in memory
+
+
+class RoutingCopy:
+    """Account webhooks of recently seen tenants. Not shared between event loops."""
+
+    def __init__(self, copies: int = COPIES) -> None:
+        self._copies = copies
+        self._known: OrderedDict[str, tuple[int, Mapping[str, Subscriber]]] = OrderedDict()
+
+    async def list_tenancies(self, session: Session, tenant_ids: Sequence[str]) -> dict[str, Tenancy]:
+        """Return each tenant's account webhooks as of this transaction."""
+        rows = await session.fetch("tenants_routing", tenant_ids) if tenant_ids else []
+        versions = {row["tenant_id"]: row["routing_version"] for row in rows}
+        outdated = [t for t, version in versions.items() if self._known.get(t, (None,))[0] != version]
+        if outdated:
+            await self._read(session, outdated, versions)
+        return {row["tenant_id"]: self._tenancy(row) for row in rows}
+
+    async def _read(self, session: Session, tenant_ids: list[str], versions: Mapping[str, int]) -> None:
+        found: dict[str, dict[str, Subscriber]] = {tenant_id: {} for tenant_id in tenant_ids}
+        for row in await session.fetch("webhooks_list_subscribers", tenant_ids):
+            found[row["tenant_id"]][row["webhook_id"]] = _subscriber(row, _filters(row))
+        for tenant_id, subscribers in found.items():
+            self._known[tenant_id] = (versions[tenant_id], subscribers)
+            self._known.move_to_end(tenant_id)
+
+    def _tenancy(self, row: Any) -> Tenancy:
+        tenancy = Tenancy(self._known[row["tenant_id"]][1], row["has_secret"])
+        while len(self._known) > self._copies:
+            self._known.popitem(last=False)
+        return tenancy
+
+
+class OneShots:
+    """The hidden webhooks behind one-shot URLs: one per (tenant, URL)."""
+
+    def __init__(self, sealer: Sealer, policy: EgressPolicy, draw_id: Callable[[], str]) -> None:
+        self._sealer = sealer
+        self._policy = policy
+        self._draw_id = draw_id
+
+    async def list_or_make(
+        self, session: Session, urls: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Subscriber]:
+        """Return the webhook of each (tenant, URL), made where there is none."""
+        hashes = {(tenant_id, hash_url(tenant_id, url)): (tenant_id, url) for tenant_id, url in urls}
+        found = await self._find(session, hashes)
+        missing = [pair for pair in urls if pair not in found]
+        if missing:
+            await session.execute("webhooks_insert_one_shots", *columns(map(self._row, missing), 6))
+            found = await self._find(session, hashes)
+        return found
+
+    async def _find(
+        self, session: Session, hashes: Mapping[tuple[str, bytes], tuple[str, str]]
+    ) -> dict[tuple[str, str], Subscriber]:
+        rows = await session.fetch("webhooks_find_one_shots", *columns(hashes, 2))
+        return {hashes[row["tenant_id"], row["url_hash"]]: _subscriber(row, Filters()) for row in rows}
+
+    def _row(self, pair: tuple[str, str]) -> tuple[object, ...]:
+        tenant_id, url = pair
+        target = parse_url(url, self._policy, tenant_id)
+        origin = target.origin if isinstance(target, Target) else "refused"
+        webhook_id = self._draw_id()
+        sealed = seal_url(self._sealer, tenant_id, webhook_id, url)
+        return tenant_id, webhook_id, one_shot_lane(tenant_id, origin), sealed, hash_url(tenant_id, url), origin
+
+
+def one_shot_lane(tenant_id: str, origin: str) -> int:
+    """Return the lane that one-shots of a tenant to one origin share: negative, so never a webhook's row key."""
+    return -1 - (int(digest("lane", tenant_id, origin)[:16], 16) >> 1)
+
+
+def batch_subscriber(row: Any) -> Subscriber:
+    """Build what routing needs of a batch's own webhook."""
+    return _subscriber(row, Filters())
+
+
+def _subscriber(row: Any, filters: Filters) -> Subscriber:
+    state = WebhookStateCode(row["state"])
+    held = None if state is WebhookStateCode.ENABLED else state.word
+    return Subscriber(row["webhook_key"], row["webhook_id"], row["lane"], filters, held)
+
+
+def _filters(row: Any) -> Filters:
+    return Filters(
+        tuple(row["event_types"] or ()),
+        frozenset(Scope(scope) for scope in row["scopes"] or ()),
+        tuple(row["batch_names"] or ()),
+    )

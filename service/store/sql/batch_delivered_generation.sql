@@ -1,0 +1,1 @@
+SELECT generation FROM batch_delivered WHERE batch_key = $1

@@ -1,0 +1,1 @@
+SELECT FROM batches WHERE batch_key = $1 FOR UPDATE

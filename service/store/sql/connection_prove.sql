@@ -1,0 +1,2 @@
+-- This connection is alive, and so is its holder.
+SELECT 1

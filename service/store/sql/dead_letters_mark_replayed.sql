@@ -1,0 +1,1 @@
+UPDATE dead_letters SET replayed_at = now() WHERE dead_letter_id = $1

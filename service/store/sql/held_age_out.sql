@@ -1,0 +1,58 @@
+-- Deliveries held by pause or disable for longer than their schedule lasts ($1 seconds where a webhook has none of its
+-- own) end as failed, some of each webhook; a redelivered one goes back to what it was. A live batch's newest finish
+-- stays. Returns the ids.
+WITH RECURSIVE keys (webhook_key) AS (
+    (SELECT d.webhook_key FROM deliveries AS d WHERE d.state = 2 ORDER BY d.webhook_key LIMIT 1)
+    UNION ALL
+    SELECT
+        (
+            SELECT d.webhook_key FROM deliveries AS d
+            WHERE d.state = 2 AND d.webhook_key > k.webhook_key
+            ORDER BY d.webhook_key LIMIT 1
+        )
+    FROM keys AS k
+    WHERE k.webhook_key IS NOT NULL
+),
+chosen AS (
+    SELECT d.delivery_id, w.webhook_id
+    FROM keys AS k
+    JOIN webhooks AS w ON w.webhook_key = k.webhook_key
+    CROSS JOIN LATERAL (
+        SELECT o.delivery_id
+        FROM deliveries AS o
+        WHERE
+            o.webhook_key = k.webhook_key AND o.state = 2 AND o.lease_token IS NULL
+            AND o.reason IN ('paused', 'disabled')
+            AND o.held_at < now() - make_interval(
+                secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
+            )
+            AND NOT EXISTS (
+                SELECT FROM batches AS b
+                WHERE
+                    o.scope = 0 AND b.batch_key = o.batch_key AND b.finish_message_id = o.message_id
+                    AND b.ended_at IS NULL
+            )
+        ORDER BY o.held_at
+        LIMIT $2::integer
+        FOR UPDATE SKIP LOCKED
+    ) AS d
+),
+gone AS (
+    DELETE FROM deliveries AS d
+    USING chosen AS c
+    WHERE d.delivery_id = c.delivery_id
+    RETURNING d.*, c.webhook_id
+),
+history AS (
+    INSERT INTO deliveries_done (
+        delivery_id, tenant_id, webhook_key, webhook_id, message_id, body_at, type, scope, group_key, batch_key, job_id,
+        generation, state, reason, attempts, created_at, first_due_at, finished_at, extra, last_class, last_error
+    )
+    SELECT
+        d.delivery_id, d.tenant_id, d.webhook_key, d.webhook_id, d.message_id, d.body_at, d.type, d.scope, d.group_key,
+        d.batch_key, d.job_id, d.generation, CASE WHEN d.resume_state >= 4 THEN d.resume_state ELSE 5 END,
+        CASE WHEN d.resume_state >= 4 THEN d.resume_reason ELSE 'held_too_long' END, d.attempts, d.created_at,
+        d.first_due_at, now(), d.extra, d.last_class, d.last_error
+    FROM gone AS d
+)
+SELECT delivery_id FROM gone

@@ -1,0 +1,38 @@
+-- Deliveries of a tenant, older than $2, newest first: queue ($4) and history ($5) as one list.
+WITH found AS (
+    SELECT
+        d.delivery_id, d.webhook_key, NULL::text AS webhook_id, d.message_id, d.type, d.scope, d.batch_key, d.job_id,
+        d.generation, d.state, d.reason, d.attempts, d.created_at, d.due_at, NULL::timestamptz AS finished_at, d.extra,
+        d.last_class, d.last_error, d.lease_token IS NOT NULL AS on_wire
+    FROM unnest($1::text[]) AS k (key)
+    CROSS JOIN LATERAL (
+        SELECT * FROM deliveries AS o
+        WHERE o.tenant_id = k.key AND o.delivery_id < $2::bigint AND $4::boolean
+        ORDER BY o.delivery_id DESC
+        LIMIT $3::integer
+    ) AS d
+    WHERE d.tenant_id = $6
+    UNION ALL
+    SELECT
+        d.delivery_id, d.webhook_key, d.webhook_id, d.message_id, d.type, d.scope, d.batch_key, d.job_id,
+        d.generation, d.state, d.reason, d.attempts, d.created_at, NULL, d.finished_at, d.extra, d.last_class,
+        d.last_error, false
+    FROM unnest($1::text[]) AS k (key)
+    CROSS JOIN LATERAL (
+        SELECT * FROM deliveries_done AS o
+        WHERE o.tenant_id = k.key AND o.delivery_id < $2::bigint AND $5::boolean
+        ORDER BY o.delivery_id DESC
+        LIMIT $3::integer
+    ) AS d
+    WHERE d.tenant_id = $6
+    ORDER BY delivery_id DESC
+    LIMIT $3::integer
+)
+SELECT
+    f.delivery_id, f.webhook_key, coalesce(f.webhook_id, w.webhook_id) AS webhook_id, f.message_id, f.type, f.scope,
+    f.job_id, f.generation, f.state, f.reason, f.attempts, f.created_at, f.due_at, f.finished_at, f.extra,
+    f.last_class, f.last_error, f.on_wire, b.name AS batch_name, b.incarnation_id
+FROM found AS f
+LEFT JOIN webhooks AS w ON w.webhook_key = f.webhook_key
+LEFT JOIN batches AS b ON b.batch_key = f.batch_key
+ORDER BY f.delivery_id DESC

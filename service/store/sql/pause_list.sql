@@ -1,0 +1,4 @@
+SELECT pause_id, scope, tenant_id, host, reason, created_by, created_at
+FROM operator_pauses
+ORDER BY pause_id DESC
+LIMIT 1000

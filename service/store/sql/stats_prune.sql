@@ -1,0 +1,1 @@
+DELETE FROM attempt_rollups WHERE bucket_at < $1

@@ -1,0 +1,1 @@
+SELECT signing_secrets FROM tenants WHERE tenant_id = $1

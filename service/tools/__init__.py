@@ -1,0 +1,1 @@
+"""Programs beside the service: the demo, the local receiver, the verifier, embedded servers."""

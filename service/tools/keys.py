@@ -1,0 +1,135 @@
+"""``webhookd keys create|list|revoke``: API keys from the command line.
+
+Belongs here: the commands' arguments, their work, and what they print.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from service.config import MIGRATE, ConfigError, load_configuration, parse_duration
+from service.lifecycle import Clock, Rng, SystemClock, SystemRng
+from service.ports import StoreUnavailable
+from service.store import keys
+from service.store.database import Database
+from service.store.keys import NewKey, StoredKey
+
+ROLES = ("read", "write", "ingest", "operator")
+_PAGE = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="action")
+    create = commands.add_parser("create", help="make a key and print it, this once")
+    create.add_argument("--tenant", help="whose key it is; an operator key has none")
+    create.add_argument("--role", action="append", required=True, choices=ROLES, help="may be given several times")
+    create.add_argument("--description")
+    create.add_argument("--expires-in", type=parse_duration, metavar="DURATION", help="such as 90d")
+    listing = commands.add_parser("list", help="list keys, newest first")
+    listing.add_argument("--tenant", help="only this tenant's")
+    revoke = commands.add_parser("revoke", help="revoke a key for good")
+    revoke.add_argument("key_id")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command: 0 done, 1 no such key or database away, 2 arguments or settings unusable."""
+    try:
+        dsn = load_configuration(needs=MIGRATE).settings.database_url.get_secret_value()
+        return asyncio.run(_run(arguments, dsn))
+    except (ConfigError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except StoreUnavailable as error:
+        print(f"the database does not answer ({error}): see WEBHOOKD_DATABASE_URL", file=sys.stderr)
+        return 1
+
+
+async def _run(arguments: argparse.Namespace, dsn: str) -> int:
+    async with Database(dsn, size=1) as database:
+        if arguments.action == "list":
+            print("\n".join(await list_keys(database, arguments.tenant)))
+            return 0
+        if arguments.action == "create":
+            print(await _create(arguments, database))
+            return 0
+        if await revoke_key(database, SystemClock(), arguments.key_id):
+            return 0
+    print(f"there is no key {escape(arguments.key_id)}", file=sys.stderr)
+    return 1
+
+
+async def _create(arguments: argparse.Namespace, database: Database) -> str:
+    return await create_key(
+        database,
+        SystemClock(),
+        SystemRng(),
+        tenant_id=arguments.tenant,
+        roles=arguments.role,
+        description=arguments.description,
+        expires_in=arguments.expires_in,
+    )
+
+
+def check_roles(tenant_id: str | None, roles: Sequence[str]) -> None:
+    """Raise ValueError, one clear line, for roles that are unknown or do not fit the tenant."""
+    unknown = sorted(set(roles) - set(ROLES))
+    if unknown or not roles:
+        raise ValueError(f"roles are {', '.join(ROLES)}")
+    if ("operator" in roles) != (tenant_id is None):
+        raise ValueError("an operator key has no tenant; every other key has one")
+
+
+async def create_key(
+    database: Database,
+    clock: Clock,
+    rng: Rng,
+    *,
+    tenant_id: str | None,
+    roles: Sequence[str],
+    description: str | None = None,
+    expires_in: timedelta | None = None,
+) -> str:
+    """Make a key and return it whole; nobody can read it again. Raises ValueError, StoreUnavailable."""
+    check_roles(tenant_id, roles)
+    expires_at = None if expires_in is None else clock.now() + expires_in
+    new = NewKey(tenant_id, sorted(set(roles)), description, expires_at)
+    async with database.transaction() as session:
+        _, key = await keys.create_key(session, new, "cli", rng.token)
+    return key
+
+
+async def list_keys(database: Database, tenant_id: str | None = None) -> list[str]:
+    """Return one line a key, newest first, control characters escaped. Raises StoreUnavailable."""
+    lines, before = ["key_id\ttenant\troles\tcreated\texpires\tlast used\tstate\tdescription"], 2**63 - 1
+    async with database.session() as session:
+        while page := await keys.list_keys(session, before, tenant_id, _PAGE):
+            lines += [_line(key) for key in page]
+            before = page[-1].key_seq
+    return lines
+
+
+def _line(key: StoredKey) -> str:
+    state = "revoked" if key.revoked_at else "live"
+    times = (_instant(at) for at in (key.created_at, key.expires_at, key.last_used_at))
+    fields = (key.key_id, key.tenant_id or "(operator)", ",".join(key.roles), *times, state, key.description or "")
+    return "\t".join(escape(field) for field in fields)
+
+
+def _instant(at: datetime | None) -> str:
+    return "-" if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def escape(text: str) -> str:
+    """Write control characters so that a terminal does not obey them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+async def revoke_key(database: Database, clock: Clock, key_id: str) -> bool:
+    """Revoke a key for good; False when there is none. Raises StoreUnavailable."""
+    async with database.transaction() as session:
+        return await keys.revoke_key(session, key_id, clock.now()) is not None

@@ -1,0 +1,84 @@
+"""What is held, or waits behind an open breaker, and should not any more.
+
+Belongs here: the net under enabling, undecryptable webhooks that open again, and what has waited for too long. Does not
+belong here: pausing and enabling themselves (the API).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+AT_ONCE: Final = 1_000
+UNDECRYPTABLE: Final = "undecryptable"
+
+
+class HoldStore(Protocol):
+    """Held deliveries. Every method may raise StoreUnavailable or Conflict."""
+
+    async def release_free(self, limit: int) -> int:
+        """Let go what is held though its reason is gone; return how many."""
+
+    async def list_held_for(self, reason: str) -> list[int]:
+        """Keys of the webhooks with deliveries that are held for this reason."""
+
+    async def release_of(self, webhook_keys: Collection[int], reason: str) -> int:
+        """Let go what these webhooks hold for this reason; return how many."""
+
+    async def age_out(self, limit: int) -> int:
+        """End what was held for too long; return how many."""
+
+    async def expire(self, limit: int) -> list[int]:
+        """End what waits behind an open breaker for longer than its schedule; return the delivery ids."""
+
+
+class ReadableWebhooks(Protocol):
+    """Opens sealed columns. May raise StoreUnavailable."""
+
+    async def list_readable(self, webhook_keys: Collection[int]) -> list[int]:
+        """Those of these webhooks whose sealed columns open."""
+
+
+class Finished(Protocol):
+    """Counts what has ended."""
+
+    def deliveries_finished(self, state: str, count: int = 1) -> None:
+        """Deliveries have left the queue."""
+
+
+class Release:
+    """Rounds over held and waiting deliveries.
+
+    ``on_due`` is called when deliveries became due, ``on_exhausted`` with the ids of those that ended behind a breaker.
+    """
+
+    def __init__(
+        self,
+        store: HoldStore,
+        webhooks: ReadableWebhooks,
+        finished: Finished,
+        on_due: Callable[[], object] = lambda: None,
+        on_exhausted: Callable[[Sequence[int]], object] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._webhooks = webhooks
+        self._finished = finished
+        self._on_due = on_due
+        self._on_exhausted = on_exhausted
+
+    async def run_once(self) -> None:
+        """Let go what is free, end what has waited for too long; every ten seconds or so."""
+        if await self._store.release_free(AT_ONCE):
+            self._on_due()
+        aged = await self._store.age_out(AT_ONCE)
+        exhausted = await self._store.expire(AT_ONCE)
+        self._finished.deliveries_finished("failed", aged + len(exhausted))
+        if exhausted:
+            self._on_exhausted(exhausted)
+
+    async def retry_undecryptable(self) -> None:
+        """Let deliveries go whose webhook opens again; every minute."""
+        held = await self._store.list_held_for(UNDECRYPTABLE)
+        readable = await self._webhooks.list_readable(held) if held else []
+        if readable and await self._store.release_of(readable, UNDECRYPTABLE):
+            self._on_due()

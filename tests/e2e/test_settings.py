@@ -1,0 +1,142 @@
+"""Starts that are refused, each with one clear line, and what the other commands say."""
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.e2e.story import completed, new_tenant
+from tests.support.postgres import connected
+from tests.support.service import OPERATOR_KEY, build_settings, run_program
+
+DATABASE = "postgresql://webhookd:s3cret-password@127.0.0.1:1/webhookd"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"retry_shedule": "5s"}, "WEBHOOKD_RETRY_SHEDULE: is not a setting; WEBHOOKD_RETRY_SCHEDULE is"),
+        ({"lease": "20s"}, "WEBHOOKD_LEASE: 20s is shorter than the longest timeout"),
+        ({"encryption_keys": None}, "WEBHOOKD_ENCRYPTION_KEYS: is not set"),
+        ({"operator_key": None}, "WEBHOOKD_OPERATOR_KEY: is not set"),
+        ({"database_url": None}, "WEBHOOKD_DATABASE_URL: is not set"),
+        ({"database_url": "mysql://webhookd:s3cret-password@host/name"}, "WEBHOOKD_DATABASE_URL: is not a PostgreSQL"),
+        ({"encryption_keys": "k1:s3cret-password"}, "WEBHOOKD_ENCRYPTION_KEYS: entry 1 is not id:base64"),
+        ({"retry_schedule": "5s,soon"}, "WEBHOOKD_RETRY_SCHEDULE: "),
+        ({"api_port": 70000}, "WEBHOOKD_API_PORT: must be at most 65535"),
+        ({"kafka_bootstrap_servers": "broker"}, "WEBHOOKD_KAFKA_BOOTSTRAP_SERVERS: must be a list of host:port"),
+        ({"kafka_security_protocol": "SASL_SSL"}, "WEBHOOKD_KAFKA_SASL_MECHANISM: is needed"),
+        ({"profiles_dir": "/nowhere"}, "WEBHOOKD_PROFILES_DIR: names a directory that does not exist"),
+        ({"ca_file": "/nowhere.pem"}, "WEBHOOKD_CA_FILE: names a file that does not exist"),
+        ({"egress_allow": "10.0.0.0/99"}, "WEBHOOKD_EGRESS_ALLOW: "),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+async def test_a_wrong_setting_stops_the_start_with_one_line(wrong, line):
+    ended = await run_program("serve", settings=build_settings(**{"database_url": DATABASE, **wrong}))
+    assert ended.status != 0
+    (only,) = ended.stderr.splitlines()
+    assert line in only
+    assert "s3cret-password" not in ended.stderr + ended.stdout
+    assert ended.stdout == ""
+
+
+async def test_each_wrong_setting_has_a_line():
+    ended = await run_program("serve", settings=build_settings(DATABASE, lease="20s", ops_port=0, api_port="many"))
+    assert ended.status != 0
+    assert len(ended.stderr.splitlines()) == 1 + ("LEASE" in ended.stderr)
+
+
+async def test_what_kubernetes_injects_is_no_setting():
+    injected = {
+        "WEBHOOKD_PORT": "tcp://10.0.0.1:80",
+        "WEBHOOKD_API_PORT": "tcp://10.0.0.1:80",
+        "WEBHOOKD_PORT_80_TCP_ADDR": "10.0.0.1",
+        "WEBHOOKD_SERVICE_HOST": "10.0.0.1",
+        "WEBHOOKD_OPS_SERVICE_PORT_HTTP": "9090",
+    }
+    ended = await run_program("config", settings={**build_settings(DATABASE), **injected})
+    assert ended.status == 0, ended.stderr
+
+
+async def test_a_database_that_is_not_there_is_said_without_its_address():
+    ended = await run_program("migrate", settings=build_settings(DATABASE))
+    assert ended.status != 0
+    assert len(ended.stderr.splitlines()) == 1
+    assert "s3cret-password" not in ended.stderr + ended.stdout
+
+
+async def test_an_unmigrated_database_is_refused_until_it_is_migrated(new_database, new_service):
+    settings = build_settings(await new_database(migrated=False))
+    refused = await run_program("serve", settings=settings)
+    assert refused.status != 0
+    (line,) = refused.stderr.splitlines()
+    assert "webhookd migrate" in line
+
+    assert (await run_program("migrate", "--check", settings=settings)).status != 0
+    migrated = await run_program("migrate", settings=settings)
+    assert migrated.status == 0, migrated.stderr
+    assert (await run_program("migrate", "--check", settings=settings)).status == 0
+
+    async with new_service(settings) as service:
+        assert await service.stop() == 0
+
+
+async def test_migrate_check_changes_nothing(new_database):
+    database = await new_database(migrated=False)
+    checked = await run_program("migrate", "--check", settings=build_settings(database))
+    assert checked.status != 0
+    async with connected(database) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
+
+
+async def test_help_names_every_command():
+    ended = await run_program("--help", settings={})
+    assert ended.status == 0
+    for command in ("demo", "serve", "migrate", "listen", "verify", "keys", "dlq", "secrets", "tenants", "config"):
+        assert command in ended.stdout
+        own = await run_program(command, "--help", settings={})
+        assert own.status == 0, own.stderr
+        assert f"webhookd {command}" in own.stdout
+
+
+async def test_config_shows_values_and_masks_secrets():
+    ended = await run_program("config", settings=build_settings(DATABASE, retry_schedule="7s,9s"))
+    assert ended.status == 0
+    assert "WEBHOOKD_RETRY_SCHEDULE" in ended.stdout
+    assert "7s,9s" in ended.stdout
+    assert "s3cret-password" not in ended.stdout
+    assert OPERATOR_KEY not in ended.stdout
+
+
+async def test_serve_embedded_needs_no_database_and_no_broker(tmp_path, new_service, receiver):
+    """PostgreSQL is in DATA_DIR, and events come by HTTP."""
+    settings = build_settings(encryption_keys=None, data_dir=tmp_path / "data")
+    service = new_service(settings)
+    for run in (1, 2):
+        service.launch("--embedded")
+        await service.wait_until_ready()
+        async with new_tenant(service, None) as tenant:
+            batch = tenant.batch("invoices-nov", total=1)
+            secret = (await batch.register(receiver))["secret"]
+            result = await tenant.api.post("/v1/events", batch.complete(completed("A")))
+            assert len(result["results"]) == 1
+            await receiver.wait_for(run)
+            receiver.arrivals[-1].verify(secret)
+        assert await service.stop() == 0, service.tail()
+
+
+async def test_the_api_documents_itself(service):
+    async with ClientSession() as http:
+        async with http.get(f"{service.api_url}/openapi.json") as answer:
+            document = await answer.json()
+        async with http.get(f"{service.api_url}/docs") as answer:
+            assert (answer.status, answer.content_type) == (200, "text/html")
+        async with http.get(f"{service.api_url}/healthz") as answer:
+            assert answer.status == 200
+    assert document["openapi"].startswith("3.1")
+    assert "/v1/batches/{batch_name}/webhook" in document["paths"]
+
+
+async def test_the_demo_ends_well():
+    ended = await run_program("demo", settings={}, within=100)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""

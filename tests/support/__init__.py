@@ -1,0 +1,1 @@
+"""Servers and rules that tests of every kind share; tests/conftest.py registers the fixtures."""

@@ -23,5 +23,5 @@ def build_api(parts: Parts) -> web.Application:
     """Build the application; whoever runs it owns its life. All paths go through one handler, on the raw path."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY)
     app[DOCUMENT] = orjson.dumps(build_document(OPERATIONS))
-    app.router.add_route("*", "/{path:.*}", Dispatcher(parts, Routes(OPERATIONS)).handle)
+    app.router.add_route("*", "/{path:(?s:.*)}", Dispatcher(parts, Routes(OPERATIONS)).handle)
     return app

@@ -35,8 +35,7 @@ async def read_body(request: web.Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> Problem:
-    detail = f"The body has more than {limit} bytes."
-    return Problem(413, "body_too_large", detail, headers={"Connection": "close"})
+    return Problem(413, "body_too_large", f"The body has more than {limit} bytes.")
 
 
 def media_type(request: web.Request) -> str:

@@ -69,12 +69,9 @@ def _ready(handed: HandedOver) -> ReadyDelivery:
         type=new.type,
         generation=new.generation,
         group_key=new.group_key,
-        batch_key=new.batch_key,
-        job_id=new.job_id,
         attempts=0,
         created=at,
         first_due=at,
-        due=at,
         revision=0,
         body=handed.body,
     )

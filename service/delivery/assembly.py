@@ -92,7 +92,7 @@ def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverR
     """Build the engine's parts and tie them together."""
     instants = DatabaseClock(ports.clock)
     catalog = Catalog(ports.webhooks, settings.defaults, ports.clock, instants)
-    slots = Slots(ports.clock, settings.max_in_flight)
+    slots = Slots(settings.max_in_flight)
     recorder = Recorder(ports.queue, instants, ports.observer)
     observations = Observations(ports.health, catalog, instants, ports.observer, ports.tell)
     attempts = Attempts(

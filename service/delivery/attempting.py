@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from service.delivery.catalog import Catalog
+from service.delivery.catalog import NO_PAUSES, Catalog
 from service.delivery.decisions import (
     Undelivered,
     decide_attempt,
@@ -125,13 +125,15 @@ class Attempts:
         if entry is None or row.revision != entry.revision:
             self._recorder.release(row)
             return None
-        if row.expires - self._clock.monotonic() < entry.timeout + self._rules.margin:
+        if row.expires - row.started < entry.timeout + self._rules.margin:
             self._recorder.release(row)
             return None
         return entry if self.admit(row, entry) else None
 
     def admit(self, row: ReadyDelivery, entry: Entry) -> bool:
         """Whether a delivery may be sent; if not, it is on its way back into the database."""
+        if entry.plain and row.body is not None and self._catalog.pauses is NO_PAUSES:
+            return True
         obstacle = entry.obstacle
         if obstacle is not None and not self._pass_obstacle(row, entry, obstacle):
             return False
@@ -192,8 +194,7 @@ class Attempts:
             self._slots.step_back(row, again=again)
 
     async def _send(self, row: ReadyDelivery, entry: Entry, target: Target, route: Route) -> None:
-        started = self._clock.monotonic()
-        epoch = self._instants.epoch()
+        epoch = self._instants.at(row.started)
         request = OutboundRequest(
             target=target,
             headers=(),
@@ -203,7 +204,7 @@ class Attempts:
             connect_timeout=self._rules.connect_timeout,
             route=route,
         )
-        outcome = await self._sender.send(request, started + entry.timeout)
+        outcome = await self._sender.send(request, row.started + entry.timeout)
         self._conclude(row, entry, outcome, epoch)
 
     def _conclude(self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float) -> None:

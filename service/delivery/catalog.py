@@ -68,7 +68,10 @@ class CatalogStore(Protocol):
 
 
 class Catalog:
-    """Webhooks by key. ``find`` costs a dictionary look-up; ``ensure`` and ``refresh`` ask the store."""
+    """Webhooks by key. ``find`` costs a dictionary look-up; ``ensure`` and ``refresh`` ask the store.
+
+    Attempts may start on what is known until the monotonic instant ``fresh_until``.
+    """
 
     def __init__(
         self, store: CatalogStore, defaults: SendingDefaults, clock: Monotonic, instants: DatabaseClock
@@ -80,14 +83,10 @@ class Catalog:
         self._entries: dict[int, Entry] = {}
         self._troubled: set[int] = set()
         self._looked_at = float("-inf")
+        self.fresh_until = float("-inf")
         self.closed_lanes: list[int] = []
         self.pauses = NO_PAUSES
         self.processes = 1
-
-    @property
-    def fresh(self) -> bool:
-        """Whether attempts may start on what is known."""
-        return self._clock.monotonic() - self._looked_at <= STALE_AFTER
 
     def find(self, webhook_key: int) -> Entry | None:
         """The webhook, if it is known here."""
@@ -115,6 +114,7 @@ class Catalog:
             await self._load(changed)
         self._adopt(look)
         self._looked_at = asked
+        self.fresh_until = asked + STALE_AFTER
         self.close_lanes()
         return [self._entries[key] for key in troubled | self._troubled if key in self._entries]
 
@@ -158,7 +158,7 @@ class Catalog:
 
     def _adopt(self, look: Look) -> None:
         epoch = self._instants.epoch()
-        self.pauses = look.pauses
+        self.pauses = look.pauses if look.pauses != NO_PAUSES else NO_PAUSES
         if look.processes != self.processes:
             self.processes = max(1, look.processes)
             for entry in self._entries.values():

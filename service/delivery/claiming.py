@@ -52,11 +52,10 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What was leased. ``last_lane`` is where the scan ended, None when it found no lane at all; ``lanes`` how many."""
+    """What was leased. ``ends_at`` is the lane after which the scan is to go on, None when it saw the last one."""
 
     rows: list[ReadyDelivery]
-    last_lane: int | None
-    lanes: int
+    ends_at: int | None
 
 
 class ClaimStore(Protocol):
@@ -125,11 +124,12 @@ class Claimer:
         if unknown:
             await self._catalog.reload(set(unknown))
             self._catalog.close_lanes()
+        now = self._clock.monotonic()
         for row in rows:
-            self.let_one_in(row)
+            self.let_one_in(row, now)
 
-    def let_one_in(self, row: ReadyDelivery) -> None:
-        """The same for one delivery whose webhook is known."""
+    def let_one_in(self, row: ReadyDelivery, now: float) -> None:
+        """The same at the monotonic instant ``now`` for one delivery whose webhook is known."""
         entry = self._catalog.find(row.webhook_key)
         if entry is None or not self._attempts.admit(row, entry):
             if entry is None:
@@ -137,6 +137,7 @@ class Claimer:
             return
         row.revision = row.revision or entry.revision
         row.waited_for_limits = row.waited_for_limits or self.is_behind(row.lane)
+        row.ready = now
         self._slots.add(row, entry.terms)
 
     async def keep_leases(self) -> None:
@@ -199,8 +200,8 @@ class Claimer:
         if len(claimed.rows) >= limit:
             self._after = max(row.lane for row in claimed.rows)
             return False
-        if claimed.last_lane is not None and claimed.lanes >= LANES_PER_CLAIM:
-            self._after = claimed.last_lane
+        if claimed.ends_at is not None:
+            self._after = claimed.ends_at
             return False
         came_round = self._after == FIRST_LANE
         self._after = FIRST_LANE

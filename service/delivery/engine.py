@@ -70,7 +70,7 @@ class Engine:
     def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
         self._slots = parts.slots
-        self._crew = Crew(parts.slots, parts.attempts, self.may_send)
+        self._crew = Crew(parts.slots, parts.attempts, parts.clock, self._may_start)
         self._due = asyncio.Event()
         self._changed = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -80,13 +80,17 @@ class Engine:
         self._connect()
 
     def may_send(self) -> bool:
-        """Whether an attempt may start: we run, what we know is fresh, and outcomes find their way into the database."""
+        """Whether attempts may start now."""
+        return self._may_start(self._parts.clock.monotonic())
+
+    def _may_start(self, now: float) -> bool:
+        """We run, what we know is fresh, and outcomes find their way into the database."""
         parts = self._parts
         return (
             self._running
+            and now <= parts.catalog.fresh_until
+            and now >= parts.attempts.cool_until
             and parts.recorder.open
-            and parts.catalog.fresh
-            and parts.clock.monotonic() >= parts.attempts.cool_until
         )
 
     async def run(self, stop: Stop) -> None:

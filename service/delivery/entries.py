@@ -77,7 +77,8 @@ class Entry:
     """A webhook, ready to use. ``health`` and what follows change while it is kept; the rest belongs to a revision.
 
     ``target`` is None when the URL was refused (``refusal``) or does not decrypt. ``block`` holds the header lines that
-    every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold.
+    every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way of sending, and the last
+    attempt was accepted.
     """
 
     webhook_key: int
@@ -103,6 +104,7 @@ class Entry:
     held_until: float
     terms: LaneTerms
     success_noted: float = 0.0
+    plain: bool = False
 
     @property
     def troubled(self) -> bool:
@@ -134,6 +136,7 @@ class Entry:
 
     def set_terms(self, epoch: float, processes: int) -> None:
         """Work out the lane's terms anew."""
+        self.plain = self.obstacle is None and not self.troubled and not self.health.failures
         self.terms = LaneTerms(
             host=self.host,
             limit=max(1, self.max_in_flight // processes),

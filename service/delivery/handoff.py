@@ -84,7 +84,7 @@ class LocalHandoff:
             self.arrivals.append(row)
             self.on_arrival()
             return
-        self._claimer.let_one_in(row)
+        self._claimer.let_one_in(row, self._clock.monotonic())
         self.on_ready()
 
     def cancel(self, lease: Lease) -> None:

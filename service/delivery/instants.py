@@ -34,6 +34,10 @@ class DatabaseClock:
         """Seconds since 1970, now."""
         return self._clock.monotonic() + self._offset
 
+    def at(self, monotonic: float) -> float:
+        """Seconds since 1970 at a monotonic instant of this process."""
+        return monotonic + self._offset
+
     def now(self) -> datetime:
         """The same as an instant."""
         return instant(self.epoch())

@@ -103,7 +103,7 @@ class Observations:
 
     def note_success(self, entry: Entry, epoch: float) -> None:
         """An attempt was accepted. A webhook that is well is written about now and then only."""
-        if entry.troubled or entry.health.failures or epoch - entry.success_noted >= SUCCESS_EVERY:
+        if not entry.plain or epoch - entry.success_noted >= SUCCESS_EVERY:
             entry.success_noted = epoch
             shown = self._note(entry, delivered=True, epoch=epoch)
             shown.clears_hold, shown.hold_until = True, 0.0

@@ -32,7 +32,7 @@ class ReadyDelivery:
     """One leased delivery.
 
     ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``created``,
-    ``first_due``, ``due`` and ``before_due`` are seconds since 1970 by the database's clock. ``revision`` is the
+    ``first_due`` and ``before_due`` are seconds since 1970 by the database's clock. ``revision`` is the
     webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged. ``before`` and its
     companions say where a redelivered one goes back to. The fields after them belong to the slots.
     """
@@ -47,12 +47,9 @@ class ReadyDelivery:
     type: str
     generation: int
     group_key: int | None
-    batch_key: int | None
-    job_id: str | None
     attempts: int
     created: float
     first_due: float
-    due: float
     revision: int
     body: bytes | None
     purpose: Purpose = Purpose.SCHEDULED

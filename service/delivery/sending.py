@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from service.delivery.attempting import Attempts
+from service.delivery.instants import Monotonic
 from service.delivery.ready import ReadyDelivery
 from service.delivery.slots import Slots
 
@@ -22,9 +23,11 @@ class Crew:
     A new task per delivery would cost more than the rest of the bookkeeping.
     """
 
-    def __init__(self, slots: Slots, attempts: Attempts, may_send: Callable[[], bool]) -> None:
+    def __init__(self, slots: Slots, attempts: Attempts, clock: Monotonic, may_send: Callable[[float], bool]) -> None:
+        """``may_send`` says whether an attempt may start at a monotonic instant."""
         self._slots = slots
         self._attempts = attempts
+        self._clock = clock
         self._may_send = may_send
         self._free: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,7 +73,8 @@ class Crew:
     async def _next(self) -> ReadyDelivery | None:
         """The next delivery that may be attempted; None when there will be none."""
         while self._group is not None:
-            row = self._slots.take() if self._may_send() else None
+            now = self._clock.monotonic()
+            row = self._slots.take(now) if self._may_send(now) else None
             if row is not None:
                 if self._slots.has_ready:
                     self.wake()

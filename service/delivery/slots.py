@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from service.delivery.instants import Monotonic
 from service.delivery.lanes import Gate, Lane, Standing, Tenant
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import LaneTerms, Roster
@@ -27,8 +26,7 @@ class Slots:
     of the slots while another waits; one tenant and host at most 50.
     """
 
-    def __init__(self, clock: Monotonic, limit: int, buffer: int | None = None) -> None:
-        self._clock = clock
+    def __init__(self, limit: int, buffer: int | None = None) -> None:
         self.limit = limit
         self.buffer = buffer or 2 * limit
         self._roster = Roster()
@@ -58,21 +56,22 @@ class Slots:
     def add(self, row: ReadyDelivery, terms: LaneTerms) -> Lane:
         """Let a delivery wait for its turn."""
         lane = self._roster.enter(row, terms)
-        row.ready = self._clock.monotonic()
         self.waiting += 1
         lane.rows.append(row)
         self._busy.add(lane)
         self._list(lane)
         return lane
 
-    def take(self) -> ReadyDelivery | None:
-        """The delivery whose turn it is, with a slot; None when nobody may start now."""
+    def take(self, now: float) -> ReadyDelivery | None:
+        """The delivery whose turn it is at the monotonic instant ``now``, with a slot; None when nobody may start."""
         if self.in_flight >= self.limit or not self.waiting:
             return None
-        self._age()
+        if self._young:
+            self._age(now - SLOW_AFTER)
         while lane := self._next_lane():
             row = self._start(lane)
             if row is not None:
+                row.started = now
                 return row
         return None
 
@@ -178,9 +177,8 @@ class Slots:
 
     # --- turns ----------------------------------------------------------------------------------------------------
 
-    def _age(self) -> None:
-        """Count the attempts of unproven lanes that have become slow."""
-        before = self._clock.monotonic() - SLOW_AFTER
+    def _age(self, before: float) -> None:
+        """Count the attempts of unproven lanes that started before and still run."""
         young = self._young
         while young and (not young[0].running or young[0].started <= before):
             row = young.popleft()
@@ -240,7 +238,6 @@ class Slots:
 
     def _count(self, lane: Lane, row: ReadyDelivery) -> None:
         row.running = True
-        row.started = self._clock.monotonic()
         self.in_flight += 1
         lane.in_flight += 1
         lane.tenant.in_flight += 1

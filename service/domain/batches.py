@@ -61,8 +61,8 @@ class Batch:
     ``key`` is its row key, 0 for one that is not stored yet (negative numbers tell several of those apart).
     ``started`` counts members that started or finished; ``dirty`` members whose run appeared in no finish yet.
     ``times_stale`` says that an extreme of the members' times may have moved and is to be computed again.
-    ``loud``: some event since the last finish is recent enough to notify about. ``grew`` and ``changed`` speak of the
-    running transaction.
+    ``loud``: some event since the last finish is recent enough to notify about. ``grew``, ``just_canceled`` and
+    ``changed`` speak of the running transaction.
     """
 
     key: int
@@ -98,6 +98,7 @@ class Batch:
     settle_due_at: datetime | None = None
     loud: bool = False
     grew: bool = False
+    just_canceled: bool = False
     changed: bool = False
 
     @property
@@ -137,11 +138,14 @@ def exchange(batch: Batch, old: Member | None, new: Member | None) -> None:
     if old == new:
         return
     batch.changed = True
+    canceled_before = batch.dirty_canceled
     if old is not None:
         _count(batch, old, -1)
     if new is not None:
         _count(batch, new, 1)
     _move_times(batch, old, new)
+    if batch.dirty_canceled > canceled_before:
+        batch.just_canceled = True
     if old is None:
         batch.grew = True
         batch.sealed = False
@@ -195,12 +199,9 @@ def declare_total(batch: Batch, total: int | None, version: int) -> None:
     batch.changed = True
 
 
-def seal(batch: Batch, event_id: str) -> bool:
-    """Mark that no more jobs are to come. Returns False for a repeat of the event that did it."""
-    if batch.sealed_by == event_id:
-        return False
+def seal(batch: Batch, event_id: str) -> None:
+    """Mark that no more jobs are to come."""
     batch.sealed, batch.sealed_by, batch.changed = True, event_id, True
-    return True
 
 
 def end(batch: Batch, event_id: str, at: datetime) -> None:
@@ -237,6 +238,8 @@ def settle(batch: Batch, now: datetime, settling: Settling) -> bool:
     due = now + settle_window(batch, settling)
     if batch.settle_due_at is not None and not batch.grew:
         due = min(due, batch.settle_due_at)
+    if batch.just_canceled:
+        due = max(due, now + settling.cancel_grace)
     _set_due(batch, due if due > now else None)
     return due <= now
 
@@ -275,8 +278,8 @@ def recount(batch: Batch, members: list[Member], entered: int) -> Batch:
         started_at=None,
         completed_at=None,
     )
-    grew, sealed = batch.grew, batch.sealed
     for member in members:
         exchange(fresh, None, member)
-    fresh.grew, fresh.sealed, fresh.times_stale = grew, sealed, False
+    fresh.grew, fresh.just_canceled, fresh.sealed = batch.grew, batch.just_canceled, batch.sealed
+    fresh.times_stale = False
     return fresh

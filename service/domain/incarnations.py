@@ -44,6 +44,13 @@ def find_for_job(
     return find_incarnation(known, ref)
 
 
+def goes_on(known: Sequence[Batch], ref: BatchRef, current: Batch) -> bool:
+    """Whether a producer's id takes a job out of ``current``, which has ended, into one of the name that has not."""
+    if ref.id is None or not current.ended or current.name != ref.name:
+        return False
+    return not any(batch.ended and batch.incarnation_id == ref.id for batch in known)
+
+
 def open_incarnation(known: Sequence[Batch], tenant_id: str, ref: BatchRef, key: int) -> Batch:
     """Build the next incarnation of a name; its id is the producer's, else made from the deletion before it."""
     newest = known[-1] if known else None

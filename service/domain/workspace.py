@@ -23,8 +23,8 @@ from service.domain.batches import (
     settle,
 )
 from service.domain.events import BatchRef, EventType, JobEvent
-from service.domain.incarnations import find_for_job, find_incarnation, open_incarnation
-from service.domain.jobs import EventOutcome, Job, merge
+from service.domain.incarnations import find_for_job, find_incarnation, goes_on, open_incarnation
+from service.domain.jobs import EventOutcome, Job, Merged, Phase, merge, read_phase
 
 JobKey = tuple[str, str]  # tenant, job
 NameKey = tuple[str, str]  # tenant, batch name
@@ -113,14 +113,16 @@ class Workspace:
         before, batch_before = member_of(job), self._live_batch(job)
         if event.error_code is None and reading.error_code is not None:
             event = replace(event, error_code=reading.error_code)
-        target, conflict = self._place(job, event)
+        if job.phase.terminal and (event.generation or 1) > job.generation:
+            self._set_aside(job)
+        target, conflict = self._place(job, event, reading)
         merged = merge(job, event, reading.status)
         if target is not None:
             self._join(job, target, event.generation or 1)
         self._account(job, before, batch_before, silent=event.silent)
         self.touched[key] = job
         if merged.ended or merged.learned:
-            self.endings.append(Ending(job, () if merged.ended else merged.learned, event.silent))
+            self._collect(job, merged, silent=event.silent)
         outcome = EventOutcome.CONFLICT if conflict and merged.outcome is EventOutcome.DUPLICATE else merged.outcome
         return Applied(outcome, merged.anomalies + (("batch_conflict",) if conflict else ()))
 
@@ -128,26 +130,69 @@ class Workspace:
         job = self.jobs[key] = Job(*key)
         return job
 
-    def _place(self, job: Job, event: JobEvent) -> tuple[Batch | None, bool]:
+    def _set_aside(self, job: Job) -> None:
+        """Keep a run that ended in this transaction, for its announcement, before a later run takes its place."""
+        if any(ending.job is job for ending in self.endings):
+            was = replace(job, orders=list(job.orders))
+            self.endings = [replace(e, job=was) if e.job is job else e for e in self.endings]
+
+    def _collect(self, job: Job, merged: Merged, *, silent: bool) -> None:
+        """Note what is to be announced: one ending per run, which knows everything that this transaction teaches."""
+        learned = () if merged.ended else merged.learned
+        known = next((e for e in self.endings if e.job is job and not e.silent), None) if learned else None
+        if known is None:
+            self.endings.append(Ending(job, learned, silent))
+        elif known.learned:
+            both = replace(known, learned=known.learned + learned)
+            self.endings = [both if e is known else e for e in self.endings]
+
+    def _place(self, job: Job, event: JobEvent, reading: Reading) -> tuple[Batch | None, bool]:
         """Return the incarnation that the event puts the job in (None: no change) and whether that is a conflict."""
         ref = event.batch
         if ref is None:
             return None, False
         current = self.batches.get(job.batch_key) if job.batch_key is not None else None
-        generation = event.generation or 1
-        if current is None or generation > job.named_generation:
-            known = self.incarnations.get((event.tenant_id, ref.name), [])
+        known, generation = self._known(event.tenant_id, ref), event.generation or 1
+        same_rank = generation == job.named_generation
+        if current is None or generation > job.named_generation or (same_rank and goes_on(known, ref, current)):
             target = find_for_job(known, ref, job, current, generation) or self._open(event.tenant_id, ref)
             self._describe(target, event, ref)
             return target, False
-        return None, self._hear(event, ref, current, same_rank=generation == job.named_generation)
+        if same_rank:
+            return None, self._hear(event, ref, current)
+        self._hear_past(job, event, ref, read_phase(event, reading.status))
+        return None, False
 
-    def _hear(self, event: JobEvent, ref: BatchRef, current: Batch, *, same_rank: bool) -> bool:
+    def _hear(self, event: JobEvent, ref: BatchRef, current: Batch) -> bool:
         """Take what an event that moves nothing says of a batch. Returns whether it contradicts the job's own."""
         means = current if self._same_batch(current, ref) else self._find_known(event.tenant_id, ref)
         if means is not None:
             self._describe(means, event, ref)
-        return same_rank and means is not current
+        return means is not current
+
+    def _hear_past(self, job: Job, event: JobEvent, ref: BatchRef, phase: Phase) -> None:
+        """Take what an overtaken event says of a batch: the total, and that the job has been a member there.
+
+        Without an id it may speak of an incarnation that has ended, where the name has had more than one.
+        """
+        known = self._known(event.tenant_id, ref)
+        if ref.id is None and known and known[-1].seq > 1:
+            return
+        batch = find_incarnation(known, ref) if known else self._open(event.tenant_id, ref)
+        if batch is None or batch.ended:
+            return
+        self._describe(batch, event, ref)
+        if phase is Phase.STORED:
+            return
+        if job.batch_key == batch.key:
+            enter(batch, job)
+        elif (batch.key, job.job_id) not in self.leavers:
+            self.leavers[batch.key, job.job_id] = Leaver(batch.key, job.job_id, changed=True)
+            batch.entered += 1
+            batch.has_leavers = batch.changed = True
+
+    def _known(self, tenant_id: str, ref: BatchRef) -> list[Batch]:
+        return self.incarnations.get((tenant_id, ref.name), [])
 
     def _same_batch(self, batch: Batch, ref: BatchRef) -> bool:
         if batch.name != ref.name:
@@ -155,7 +200,7 @@ class Workspace:
         return ref.id is None or ref.id == batch.incarnation_id
 
     def _find_known(self, tenant_id: str, ref: BatchRef) -> Batch | None:
-        return find_incarnation(self.incarnations.get((tenant_id, ref.name), []), ref)
+        return find_incarnation(self._known(tenant_id, ref), ref)
 
     def _join(self, job: Job, batch: Batch, generation: int) -> None:
         job.named_generation = generation
@@ -189,7 +234,8 @@ class Workspace:
         exchange(batch, before, after)
         if after is not None:
             enter(batch, job)
-            batch.loud = batch.loud or not silent
+        if after != before and not silent:
+            batch.loud = True
 
     def _live_batch(self, job: Job) -> Batch | None:
         batch = self.batches.get(job.batch_key) if job.batch_key is not None else None
@@ -198,24 +244,28 @@ class Workspace:
     # Events about batches
 
     def _remove_job(self, event: JobEvent) -> Applied:
-        job = self.jobs.get((event.tenant_id, event.job_id))
-        batch = self._batch_of_removal(event, job)
+        job, ref = self.jobs.get((event.tenant_id, event.job_id)), event.batch or BatchRef("")
+        if self._removed_by(event, ref):
+            return Applied(EventOutcome.DUPLICATE)
+        batch = self._batch_of_removal(event, ref, job)
         if batch.ended:
             return Applied(EventOutcome.STALE)
         generation = event.generation or (job.generation if job and job.generation else 1)
         leaver = self.leavers.get((batch.key, event.job_id))
-        if leaver is not None and leaver.event_id == event.event_id:
-            return Applied(EventOutcome.DUPLICATE)
         if leaver is not None and leaver.removed_generation >= generation:
             return Applied(EventOutcome.STALE)
         self._remove(event, job, batch, generation)
         return Applied(EventOutcome.APPLIED)
 
-    def _batch_of_removal(self, event: JobEvent, job: Job | None) -> Batch:
-        ref = event.batch or BatchRef("")
+    def _removed_by(self, event: JobEvent, ref: BatchRef) -> bool:
+        """Whether this very event is what removed the job from an incarnation of the name, ended ones included."""
+        places = ((batch.key, event.job_id) for batch in self._known(event.tenant_id, ref))
+        return any(place in self.leavers and self.leavers[place].event_id == event.event_id for place in places)
+
+    def _batch_of_removal(self, event: JobEvent, ref: BatchRef, job: Job | None) -> Batch:
         current = self.batches.get(job.batch_key) if job and job.batch_key is not None else None
         generation = event.generation or (job.generation if job else 0)
-        known = self.incarnations.get((event.tenant_id, ref.name), [])
+        known = self._known(event.tenant_id, ref)
         found = find_for_job(known, ref, job, current, generation) if job else find_incarnation(known, ref)
         batch = found or self._open(event.tenant_id, ref)
         self._describe(batch, event, ref)
@@ -226,6 +276,7 @@ class Workspace:
         known_before = where in self.leavers
         self.leavers[where] = Leaver(batch.key, event.job_id, generation, event.event_id, changed=True)
         batch.has_leavers = batch.changed = True
+        batch.loud = batch.loud or not event.silent
         if job is None or job.batch_key != batch.key:
             batch.entered += not known_before
             return
@@ -234,19 +285,21 @@ class Workspace:
         job.removed_generation = generation
         self.touched[event.tenant_id, event.job_id] = job
         exchange(batch, before, member_of(job))
-        batch.loud = batch.loud or not event.silent
 
     def _seal_batch(self, event: JobEvent) -> Applied:
         ref = event.batch or BatchRef("")
+        if any(batch.sealed_by == event.event_id for batch in self._known(event.tenant_id, ref)):
+            return Applied(EventOutcome.DUPLICATE)
         batch = self._find_known(event.tenant_id, ref) or self._open(event.tenant_id, ref)
         if batch.ended:
             return Applied(EventOutcome.STALE)
         self._describe(batch, event, ref)
-        return Applied(EventOutcome.APPLIED if seal(batch, event.event_id) else EventOutcome.DUPLICATE)
+        seal(batch, event.event_id)
+        return Applied(EventOutcome.APPLIED)
 
     def _delete_batch(self, event: JobEvent) -> Applied:
         ref = event.batch or BatchRef("")
-        known = self.incarnations.get((event.tenant_id, ref.name), [])
+        known = self._known(event.tenant_id, ref)
         if any(batch.ended_by == event.event_id for batch in known):
             return Applied(EventOutcome.DUPLICATE)
         batch = find_incarnation(known, ref)
@@ -266,7 +319,7 @@ class Workspace:
             batch.source, batch.changed = event.source, True
 
     def _open(self, tenant_id: str, ref: BatchRef) -> Batch:
-        known = self.incarnations.get((tenant_id, ref.name), [])
+        known = self._known(tenant_id, ref)
         key = min([0, *self.batches]) - 1
         batch = open_incarnation(known, tenant_id, ref, key)
         self.add_batches([batch])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -96,6 +96,8 @@ class Consumer:
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._consumer: Any = None
+        self._closed = False
+        self._calls: set[asyncio.Timeout] = set()
         self.epoch = 0
         self.joined = False
         self.assigned: frozenset[Partition] = frozenset()
@@ -160,22 +162,19 @@ class Consumer:
 
     async def ping(self) -> None:
         """Return when the broker answers. Raises BrokerUnavailable."""
-        with translated():
-            async with asyncio.timeout(self._options.request_timeout):
-                await self._consumer.topics()
+        async with self._call(self._options.request_timeout):
+            await self._consumer.topics()
 
     async def find_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Ask the broker where the logs end. Raises BrokerUnavailable."""
-        with translated():
-            async with asyncio.timeout(self._options.request_timeout):
-                ends = await self._consumer.end_offsets([TopicPartition(*partition) for partition in partitions])
+        async with self._call(self._options.request_timeout):
+            ends = await self._consumer.end_offsets([TopicPartition(*partition) for partition in partitions])
         return {Partition(*tp): offset for tp, offset in ends.items()}
 
     async def find_bounds(self, partitions: Collection[Partition]) -> dict[Partition, LogBounds]:
         """Ask the broker what the logs hold. Raises BrokerUnavailable."""
-        with translated():
-            async with asyncio.timeout(self._options.request_timeout):
-                firsts = await self._consumer.beginning_offsets([TopicPartition(*p) for p in partitions])
+        async with self._call(self._options.request_timeout):
+            firsts = await self._consumer.beginning_offsets([TopicPartition(*p) for p in partitions])
         ends = await self.find_ends(partitions)
         return {Partition(*tp): LogBounds(first, ends[Partition(*tp)]) for tp, first in firsts.items()}
 
@@ -184,14 +183,27 @@ class Consumer:
         offsets = {TopicPartition(*p): offset for p, offset in positions.items() if p in self.assigned}
         if not offsets:
             return
+        async with self._call(seconds):  # aiokafka tries for ever
+            await self._consumer.commit(offsets)
+
+    @asynccontextmanager
+    async def _call(self, seconds: float) -> AsyncIterator[None]:
+        """A question beside the reading. It ends with ``close``: asked later, it would connect again and leak that."""
         with translated():
-            async with asyncio.timeout(seconds):  # aiokafka tries for ever
-                await self._consumer.commit(offsets)
+            async with asyncio.timeout(0 if self._closed else seconds) as call:
+                self._calls.add(call)
+                try:
+                    yield
+                finally:
+                    self._calls.discard(call)
 
     async def close(self, seconds: float) -> None:
         """Leave the group if Kafka answers in time; in any case nothing is left running."""
+        self._closed = True
         if self._consumer is None:
             return
+        for call in self._calls:
+            call.reschedule(asyncio.get_running_loop().time())
         with suppress(KafkaError, OSError, TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(seconds):
                 await self._consumer.stop()

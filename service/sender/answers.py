@@ -88,6 +88,11 @@ class AnswerReader:
         """True when the body is longer than the excerpt."""
         return self._total > MAX_EXCERPT
 
+    @property
+    def plain(self) -> bool:
+        """True when there is nothing to flag, as with most answers."""
+        return self.reusable and self.state is State.DONE and self._total <= MAX_EXCERPT
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the connection."""
         if self.state is State.HEAD:

@@ -48,7 +48,10 @@ class SenderLimits:
 
 
 class HttpSender:
-    """Sends. An asynchronous context manager: inside it, ``send`` may be called any number of times at once."""
+    """Sends. An asynchronous context manager: inside it, ``send`` may be called any number of times at once.
+
+    The end of it closes every connection and the look-up.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class HttpSender:
     ) -> None:
         self._limits = limits or SenderLimits()
         self._clock = clock
+        self._lookup = lookup
         self._resolver = Resolver(lookup, self._limits.resolver, clock)
         self._guard = Guard(policy, self._resolver, clock)
         self._pool = Pool(self._limits.pool, clock)
@@ -75,6 +79,7 @@ class HttpSender:
     async def __aexit__(self, *_: object) -> None:
         self._sweep.stop()
         self._pool.close()
+        await self._lookup.close()
 
     @property
     def connections(self) -> tuple[int, int]:
@@ -102,13 +107,10 @@ class HttpSender:
         started = self._clock()
         route = request.route
         if route is None or route.fresh_until <= started:
-            located = self._guard.find_route(request.target, request.tenant_id)
-            if located is None:
-                located = await self._guard.locate(request.target, request.tenant_id, deadline)
-                started = self._clock()
+            located = await self._guard.locate(request.target, request.tenant_id, deadline)
             if isinstance(located, Failure):
                 return failed(located)
-            route = located
+            route, started = located, self._clock()
         payload = render_request(request)
         if started >= deadline:
             return failed(Failure(OutcomeClass.TIMEOUT, "before_connect"))

@@ -23,17 +23,14 @@ _PLAIN_NAMES = frozenset(
 def render_request(request: OutboundRequest) -> bytes:
     """The bytes to write; raises ValueError for a header that could break out of its line."""
     body = request.body
-    return b"%b%b%baccept-encoding: identity\r\ncontent-length: %d\r\n\r\n%b" % (
-        request.target.head,
-        request.block,
-        _render_headers(request),
-        len(body),
-        body,
-    )
+    head_end = b"accept-encoding: identity\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return b"".join((request.target.head, request.block, _render_headers(request), head_end, body))
 
 
 def _render_headers(request: OutboundRequest) -> bytes:
     headers = request.headers
+    if not headers:
+        return b""
     lines = [f"{name}: {value}\r\n" for name, value in headers if name in _PLAIN_NAMES]
     text = "".join(lines)
     if len(lines) == len(headers) == text.count("\n") == text.count("\r") and "\0" not in text:

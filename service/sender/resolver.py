@@ -31,6 +31,8 @@ class Lookup(Protocol):
 
     async def __call__(self, name: str) -> Found: ...
 
+    async def close(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class ResolverLimits:

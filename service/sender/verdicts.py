@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.domain.attempts import Flag, Outcome, OutcomeClass
 from service.domain.targets import Refusal
-from service.sender.answers import AnswerReader, State
+from service.sender.answers import AnswerReader
 from service.sender.failures import Failure
 
 _NONE: frozenset[Flag] = frozenset()
@@ -26,8 +26,7 @@ _KINDS = tuple(_classify(status) for status in range(1000))
 def answered(answer: AnswerReader, address: str, duration: float, *, redialed: bool) -> Outcome:
     """The outcome of an answer whose head was read. ``retry_after`` is kept for failures only."""
     kind = _KINDS[answer.status]
-    clean = answer.state is State.DONE and not answer.surplus and not answer.truncated and not answer.cut
-    flags = _NONE if clean else answer.flags()
+    flags = _NONE if answer.plain else answer.flags()
     return Outcome(
         kind,
         answer.status,

@@ -91,6 +91,11 @@ class DeadLetters:
             row = await session.find("dead_letters_find", dead_letter_id)
         return None if row is None else _stored(row)
 
+    async def list_unreplayed(self, reason: str, limit: int) -> list[int]:
+        """Ids of those that were never replayed, oldest first."""
+        async with self._database.session() as session:
+            return [row["dead_letter_id"] for row in await session.fetch("dead_letters_unreplayed", reason, limit)]
+
     async def drop(self, dead_letter_ids: Collection[int]) -> int:
         """Delete dead letters; return how many there were."""
         async with self._database.session() as session:

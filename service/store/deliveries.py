@@ -6,6 +6,7 @@ and any decision (``service.delivery``, ``service.domain``).
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,7 +37,6 @@ _RECALLS: Final = {
     int(WireFlag.CANCELED): Recall.CANCELED,
     int(WireFlag.RESTART): Recall.RESTART,
 }
-_ROW_FIELDS: Final = 16  # what an ordinary delivery has, in the order of ReadyDelivery after its lease
 
 
 class DeliveryStore:
@@ -62,8 +62,8 @@ class DeliveryStore:
             )
         end = found[0]
         if end["delivery_id"] is None:
-            return Claimed([], end["last_lane"], end["lanes"])
-        return Claimed([_read_row(row, request) for row in found], end["last_lane"], end["lanes"])
+            return Claimed([], end["ends_at"])
+        return Claimed([_read_row(row, request) for row in found], end["ends_at"])
 
     async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
         """Renew leases; return the delivery ids of those that are still ours and unflagged."""
@@ -83,7 +83,7 @@ class DeliveryStore:
     async def record_accepted(self, rows: Sequence[Accepted]) -> int:
         """Settle deliveries, whoever holds their lease; return how many newer ones became due by it."""
         async with self._database.session() as session:
-            odd = await session.fetch("deliveries_delivered", *columns((_accepted_row(row) for row in rows), 10))
+            odd = await session.fetch("deliveries_delivered", _encode_accepted(rows))
             if not odd:
                 return 0
             missing = {row["delivery_id"] for row in odd if row["missing"]}
@@ -140,23 +140,24 @@ def _encode_rooms(rooms: Mapping[int, int]) -> str:
     return orjson.dumps(rooms, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _read_row(row: Row, request: ClaimRequest) -> ReadyDelivery:
-    ready = ReadyDelivery(request.token, request.expires, *tuple(row.values())[:_ROW_FIELDS])
-    if row["special"]:
-        _read_special(ready, row)
+def _read_row(row: Iterable[Any], request: ClaimRequest) -> ReadyDelivery:
+    *fields, special, _ = row
+    ready = ReadyDelivery(request.token, request.expires, *fields)
+    if special is not None:
+        _read_special(ready, orjson.loads(special))
     return ready
 
 
-def _read_special(ready: ReadyDelivery, row: Row) -> None:
+def _read_special(ready: ReadyDelivery, special: Mapping[str, Any]) -> None:
     """A test, a redelivery, or one that was flagged before its lease was taken off."""
-    if row["extra"] == Extra.TEST:
+    if special["extra"] == Extra.TEST:
         ready.purpose = Purpose.TEST
-    ready.recall, ready.recall_reason = read_recall(row["flag"], row["flag_reason"])
-    if row["resume_state"] is not None:
+    ready.recall, ready.recall_reason = read_recall(special["flag"], special["flag_reason"])
+    if special["state"] is not None:
         ready.purpose = Purpose.REDELIVER
-        ready.before = STATES[row["resume_state"]]
-        ready.before_reason = _reason(row["resume_reason"])
-        ready.before_due = row["resume_due"]
+        ready.before = STATES[special["state"]]
+        ready.before_reason = _reason(special["reason"])
+        ready.before_due = special["due"]
 
 
 def read_recall(flag: int, reason: str | None) -> tuple[Recall | None, Reason | None]:
@@ -170,8 +171,12 @@ def _reason(word: str | None) -> Reason | None:
     return None if word is None else Reason(word)
 
 
-def _accepted_row(row: Accepted) -> tuple[object, ...]:
-    return row
+def _encode_accepted(rows: Iterable[Accepted]) -> str:
+    return orjson.dumps(list(map(tuple, rows)), default=_encode_bytes).decode()
+
+
+def _encode_bytes(value: bytes) -> str:
+    return b64encode(value).decode()
 
 
 def _late_row(row: Accepted) -> tuple[object, ...]:

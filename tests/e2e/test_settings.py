@@ -20,13 +20,7 @@ DATABASE = "postgresql://webhookd:s3cret-password@127.0.0.1:1/webhookd"
         ({"database_url": None}, "WEBHOOKD_DATABASE_URL: is not set"),
         ({"database_url": "mysql://webhookd:s3cret-password@host/name"}, "WEBHOOKD_DATABASE_URL: is not a PostgreSQL"),
         ({"encryption_keys": "k1:s3cret-password"}, "WEBHOOKD_ENCRYPTION_KEYS: entry 1 is not id:base64"),
-        ({"retry_schedule": "5s,soon"}, "WEBHOOKD_RETRY_SCHEDULE: "),
-        ({"api_port": 70000}, "WEBHOOKD_API_PORT: must be at most 65535"),
-        ({"kafka_bootstrap_servers": "broker"}, "WEBHOOKD_KAFKA_BOOTSTRAP_SERVERS: must be a list of host:port"),
-        ({"kafka_security_protocol": "SASL_SSL"}, "WEBHOOKD_KAFKA_SASL_MECHANISM: is needed"),
         ({"profiles_dir": "/nowhere"}, "WEBHOOKD_PROFILES_DIR: names a directory that does not exist"),
-        ({"ca_file": "/nowhere.pem"}, "WEBHOOKD_CA_FILE: names a file that does not exist"),
-        ({"egress_allow": "10.0.0.0/99"}, "WEBHOOKD_EGRESS_ALLOW: "),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -40,9 +34,11 @@ async def test_a_wrong_setting_stops_the_start_with_one_line(wrong, line):
 
 
 async def test_each_wrong_setting_has_a_line():
-    ended = await run_program("serve", settings=build_settings(DATABASE, lease="20s", ops_port=0, api_port="many"))
+    wrong = {"retry_schedule": "5s,soon", "api_port": 70000, "leese": "60s"}
+    ended = await run_program("serve", settings=build_settings(DATABASE, **wrong))
     assert ended.status != 0
-    assert len(ended.stderr.splitlines()) == 1 + ("LEASE" in ended.stderr)
+    names = sorted(line.partition(":")[0] for line in ended.stderr.splitlines())
+    assert names == ["WEBHOOKD_API_PORT", "WEBHOOKD_LEESE", "WEBHOOKD_RETRY_SCHEDULE"]
 
 
 async def test_what_kubernetes_injects_is_no_setting():

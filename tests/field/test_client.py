@@ -162,15 +162,21 @@ BROKEN_BODIES = {
 
 
 @pytest.mark.parametrize("case", BROKEN_BODIES)
-@pytest.mark.parametrize("end", ["close", "reset"])
-async def test_f19_a_body_cut_short_after_a_2xx_is_a_success_with_a_flag(client, case, end):
-    if end == "reset" and not client.product:
-        pytest.skip("a reset may overtake the head inside aiohttp's stream reader")
-    async with receive(answering(BROKEN_BODIES[case], then=end)) as receiver:
+async def test_f19_a_body_cut_short_after_a_2xx_is_a_success_with_a_flag(client, case):
+    async with receive(answering(BROKEN_BODIES[case], then="close")) as receiver:
         outcome = await client.post(receiver.url())
         assert not client.product or (await client.post(receiver.url())).delivered
     if not check(client, outcome, OutcomeClass.DELIVERED, "f19", case):
         assert (outcome.status, outcome.flags) == (200, {Flag.BODY_INCOMPLETE})
+
+
+@pytest.mark.parametrize("case", BROKEN_BODIES)
+async def test_f19_a_reset_right_behind_a_2xx_changes_nothing(case):
+    """Only for the product: whether aiohttp's stream reader still gives the head is a matter of timing."""
+    async with open_client() as client, receive(answering(BROKEN_BODIES[case], then="reset")) as receiver:
+        for _ in range(2):
+            outcome = await client.post(receiver.url())
+            assert (outcome.status, outcome.flags) == (200, {Flag.BODY_INCOMPLETE})
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])

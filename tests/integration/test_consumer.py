@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import socket
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -170,7 +171,7 @@ async def test_a_database_outage_pauses_and_nothing_is_put_aside(dsn, broker, to
 
 
 async def test_a_real_outage_recovers_unaided(dsn, broker, topic, options, postgres):
-    name = dsn.rsplit("/", 1)[1]
+    name = urlsplit(dsn).path[1:]
     async with running_worker(dsn, options) as running:
         await produce(broker, topic, *jobs(0))
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
@@ -196,7 +197,7 @@ async def rename_database(server, old, new):
 
 
 async def test_an_outage_at_the_start(dsn, broker, topic, options, postgres):
-    name = dsn.rsplit("/", 1)[1]
+    name = urlsplit(dsn).path[1:]
     await produce(broker, topic, *jobs(0, 1))
     await rename_database(postgres, name, f"{name}_away")
     async with running_worker(dsn, options) as running:

@@ -85,7 +85,7 @@ async def test_connections_are_bounded_in_number_idle_time_and_age():
             while client.sender.connections != (0, 0):
                 await asyncio.sleep(0.01)
         before = receiver.visits
-        async with open_client(limits=limits(age_seconds=0.0)) as client:
+        async with open_client(limits=limits(age_seconds=-1.0)) as client:
             await client.post(receiver.url())
             await client.post(receiver.url())
         assert receiver.visits == before + 2

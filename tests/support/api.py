@@ -6,6 +6,7 @@ Belongs here: the server, clients, events and looks into the tables. Does not be
 from __future__ import annotations
 
 import base64
+import io
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -97,14 +98,17 @@ class Api:
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         return replace(self, headers={"Authorization": f"Basic {token}"})
 
-    async def call(self, method: str, path: str, body: Any = None, *, data: bytes | None = None, **headers: str) -> Reply:
+    async def call(
+        self, method: str, path: str, body: Any = None, *, data: bytes | None = None, **headers: str
+    ) -> Reply:
         """``path`` is sent as it is. Header names are written with underscores."""
         sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if body is not None:
             data = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         url = URL(self.base + path, encoded=True)
-        async with self.http.request(method, url, data=data, headers=sent, skip_auto_headers=["Content-Type"]) as reply:
+        sending = io.BytesIO(data) if data and len(data) > 1 << 20 else data
+        async with self.http.request(method, url, data=sending, headers=sent, skip_auto_headers=["Content-Type"]) as reply:
             return Reply(reply.status, reply.headers, await reply.read())
 
     async def get(self, path: str, **headers: str) -> Reply:
@@ -145,7 +149,8 @@ class Api:
     async def finish(self, batch: str, *jobs: str, generation: int = 1, status: str = "succeeded") -> None:
         """Let jobs of a batch end, and with them the batch."""
         done = [
-            self.event("job.completed", job, generation=generation, status=status) | {"batch": {"name": batch, "total": 1}}
+            self.event("job.completed", job, generation=generation, status=status)
+            | {"batch": {"name": batch, "total": 1}}
             for job in jobs or ("job-1",)
         ]
         for result in await self.send(*done):

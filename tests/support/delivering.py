@@ -277,7 +277,10 @@ async def deliver(
             tell=watcher.tell,
         )
         settings = EngineSettings(
-            defaults=defaults or build_defaults(), max_in_flight=max_in_flight, lease=lease, rules=rules or AttemptRules()
+            defaults=defaults or build_defaults(),
+            max_in_flight=max_in_flight,
+            lease=lease,
+            rules=rules or AttemptRules(),
         )
         parts = build_deliver_role(ports, settings)
         role = Role(parts, watcher, Stop(clock, timedelta(seconds=drain)), clock)

@@ -38,6 +38,9 @@ class Names:
         known = self.table.get(name, ())
         return Found(known, self.ttl) if known else Found(problem=self.problem)
 
+    async def close(self) -> None:
+        pass
+
 
 class Sender(Protocol):
     """The seam."""

@@ -174,7 +174,7 @@ class Topic:
             self._finish(batch)
         for batch in workspace.batches.values():
             if batch.changed:
-                self.batches[batch.key] = replace(batch, grew=False, changed=False)
+                self.batches[batch.key] = replace(batch, grew=False, just_canceled=False, changed=False)
 
     def _save(self, workspace: Workspace) -> None:
         moved = {key: len(self.batches) - key for key in workspace.batches if key < 0}

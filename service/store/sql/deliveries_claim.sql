@@ -50,19 +50,21 @@ claimed AS (
     RETURNING d.*
 ),
 scan AS (
-    SELECT max(lane) AS last_lane, count(lane) AS lanes FROM visited
+    -- Where to go on; null when the scan has come to the last lane.
+    SELECT max(v.lane) FILTER (WHERE v.position = $2::integer) AS ends_at FROM visited AS v
 )
 SELECT
-    c.delivery_id, c.webhook_key, c.lane, c.tenant_id, c.message_id, c.type, c.generation, c.group_key, c.batch_key,
-    c.job_id, c.attempts,
+    c.delivery_id, c.webhook_key, c.lane, c.tenant_id, c.message_id, c.type, c.generation, c.group_key, c.attempts,
     extract(EPOCH FROM c.created_at)::double precision AS created,
     extract(EPOCH FROM c.first_due_at)::double precision AS first_due,
-    extract(EPOCH FROM c.due_at)::double precision AS due,
     coalesce((SELECT w.revision FROM webhooks AS w WHERE w.webhook_key = c.webhook_key), 0) AS revision,
     (SELECT b.body FROM message_bodies AS b WHERE b.message_id = c.message_id AND b.body_at = c.body_at) AS body,
-    c.extra = 1 OR c.flag <> 0 OR c.resume_state IS NOT NULL AS special,
-    c.extra, c.flag, c.flag_reason, c.resume_state, c.resume_reason,
-    extract(EPOCH FROM c.resume_due_at)::double precision AS resume_due,
-    s.last_lane, s.lanes
+    CASE WHEN c.extra = 1 OR c.flag <> 0 OR c.resume_state IS NOT NULL
+        THEN json_build_object(
+            'extra', c.extra, 'flag', c.flag, 'flag_reason', c.flag_reason, 'state', c.resume_state,
+            'reason', c.resume_reason, 'due', extract(EPOCH FROM c.resume_due_at)
+        )
+    END AS special,
+    s.ends_at
 FROM scan AS s
 LEFT JOIN claimed AS c ON true

@@ -1,24 +1,32 @@
 -- Settle accepted deliveries, whoever holds their lease: the row moves to history, the attempt is logged, a batch
--- webhook's newest accepted finish is noted. Returns what needs a second look: deliveries that were not in the queue
--- any more (missing), and superseded ones that a newer delivery may wait for.
-WITH given AS (
-    SELECT *
-    FROM unnest(
-        $1::bigint[], $2::bigint[], $3::integer[], $4::double precision[], $5::integer[], $6::smallint[], $7::text[],
-        $8::text[], $9::bytea[], $10::boolean[]
-    ) AS g (delivery_id, token, number, started, duration_ms, status, flags, origin, excerpt, stale)
+-- webhook's newest accepted finish is noted. Returns what needs a second look: deliveries that were not in the queue any
+-- more (missing), and superseded ones that a newer delivery may wait for. $1 is a JSON array of arrays: sending that
+-- costs us a tenth of ten arrays.
+WITH given AS MATERIALIZED (
+    SELECT
+        (e.fields ->> 0)::bigint AS delivery_id,
+        (e.fields ->> 1)::bigint AS token,
+        (e.fields ->> 2)::integer AS number,
+        (e.fields ->> 3)::double precision AS started,
+        (e.fields ->> 4)::integer AS duration_ms,
+        (e.fields ->> 5)::smallint AS status,
+        e.fields ->> 6 AS flags,
+        e.fields ->> 7 AS origin,
+        decode(e.fields ->> 8, 'base64') AS excerpt,
+        (e.fields ->> 9)::boolean AS stale
+    FROM jsonb_array_elements($1::jsonb) AS e (fields)
 ),
 gone AS (
     DELETE FROM deliveries AS d
-    USING given AS g
-    WHERE d.delivery_id = g.delivery_id
-    RETURNING
-        d.*, g.number, g.started, g.duration_ms, g.status, g.flags, g.origin, g.excerpt,
-        g.stale OR d.lease_token IS DISTINCT FROM g.token AS superfluous
+    WHERE d.delivery_id = ANY (ARRAY(SELECT g.delivery_id FROM given AS g))
+    RETURNING d.*
 ),
 named AS (
-    SELECT d.*, w.webhook_id, w.kind
+    SELECT
+        d.*, g.number, g.started, g.duration_ms, g.status, g.flags, g.origin, g.excerpt,
+        g.stale OR d.lease_token IS DISTINCT FROM g.token AS superfluous, w.webhook_id, w.kind
     FROM gone AS d
+    JOIN given AS g ON g.delivery_id = d.delivery_id
     LEFT JOIN webhooks AS w ON w.webhook_key = d.webhook_key
 ),
 history AS (
@@ -40,7 +48,7 @@ logged AS (
     SELECT
         d.delivery_id, d.number, to_timestamp(d.started), d.webhook_key, d.duration_ms, 'delivered', d.status,
         string_to_array(d.flags, ','), d.origin, d.excerpt, d.superfluous
-    FROM gone AS d
+    FROM named AS d
 ),
 accepted AS (
     INSERT INTO batch_delivered AS b (batch_key, generation)

@@ -1,0 +1,119 @@
+"""What every role uses: log, metrics, heartbeats, pool, seal, egress policy.
+
+Belongs here: building and opening these. Does not belong here: what a role adds.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from service.config import Configuration, SecretReload, SecretSource, parse_encryption_keys
+from service.delivery.waking import Waker
+from service.domain.egress import EgressPolicy, parse_policy
+from service.lifecycle import (
+    Heartbeats,
+    LoopLagProbe,
+    Stop,
+    SystemClock,
+    SystemRng,
+    Worker,
+)
+from service.logs import Logger, Redactor, configure, get_logger
+from service.ports import StoreUnavailable
+from service.sealing import Sealer
+from service.sender.names import ascii_host
+from service.store.database import Database
+from service.store.listening import DueNotifier
+from service.store.migrating import check_schema
+from service.telemetry import Telemetry
+
+RETRY_START = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Basics:
+    """What every role uses."""
+
+    configuration: Configuration
+    clock: SystemClock
+    rng: SystemRng
+    log: Logger
+    telemetry: Telemetry
+    heartbeats: Heartbeats
+    database: Database
+    sealer: Sealer
+    policy: EgressPolicy
+    waker: Waker
+
+    def tell(self, event: str, /, **fields: object) -> None:
+        """Write one line at the level that a change of state has."""
+        self.log.info(event, **fields)
+
+
+async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Basics:
+    settings, clock, rng = configuration.settings, SystemClock(), SystemRng()
+    redactor = Redactor(configuration.masks())
+    stack.callback(configure(now=clock.now, redactor=redactor, level=settings.log_level, form=settings.log_format))
+    dsn = settings.database_url.get_secret_value()
+    database = await stack.enter_async_context(Database(dsn, size=settings.database_pool_size))
+    notifier = DueNotifier(settings.listen_url.get_secret_value())
+    stack.callback(notifier.close)
+    return Basics(
+        configuration,
+        clock,
+        rng,
+        get_logger(),
+        Telemetry(request_timeout=settings.request_timeout, retry_schedule=settings.retry_schedule),
+        Heartbeats(clock),
+        database,
+        Sealer([(key.key_id, key.material) for key in settings.sealing_keys]),
+        _build_policy(configuration),
+        Waker(notifier),
+    )
+
+
+def _build_policy(configuration: Configuration) -> EgressPolicy:
+    settings = configuration.settings
+    return parse_policy(
+        allow_http=settings.allow_http,
+        allow=settings.egress_allow,
+        deny=settings.egress_deny,
+        ports=settings.egress_ports,
+        nat64_prefixes=settings.nat64_prefixes,
+        to_ascii=ascii_host,
+    )
+
+
+async def wait_for_schema(basics: Basics, stop: Stop) -> None:
+    """A database that is away at the start is an outage like any other; a schema that does not fit ends the start."""
+    dsn = basics.configuration.settings.database_url.get_secret_value()
+    while not stop.is_set():
+        try:
+            await check_schema(dsn)
+        except StoreUnavailable as error:
+            basics.log.warning("database_unavailable", reason=str(error))
+            await stop.pause(RETRY_START)
+        else:
+            return
+
+
+def build_common_workers(basics: Basics) -> tuple[Worker, ...]:
+    lag = LoopLagProbe(basics.clock, partial(basics.telemetry.set_gauge, "event_loop_lag_seconds"))
+    pool = basics.database
+    basics.telemetry.follow("db_pool_size", lambda: float(pool.size))
+    basics.telemetry.follow("db_pool_in_use", lambda: float(pool.in_use))
+    reload = SecretReload(
+        basics.configuration.secrets.values(),
+        partial(_apply_secret, basics),
+        lambda source, reason: basics.log.error("secret_unusable", setting=source.name, reason=reason),
+    )
+    return lag, basics.waker, reload
+
+
+def _apply_secret(basics: Basics, source: SecretSource) -> None:
+    """Most secrets are asked for at each use; the keys of the seal are handed over."""
+    if source.name == "encryption_keys":
+        basics.sealer.rekey([(key.key_id, key.material) for key in parse_encryption_keys(source.get())])
+    basics.tell("secret_changed", setting=source.name)

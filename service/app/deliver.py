@@ -1,0 +1,125 @@
+"""The deliver role: sender, engine and upkeep, from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from service.app.basics import Basics
+from service.delivery.assembly import DeliverRole, EnginePorts, EngineSettings, build_deliver_role
+from service.delivery.attempting import AttemptRules
+from service.delivery.entries import SendingDefaults
+from service.domain.health import HealthRules
+from service.domain.schedule import Schedule
+from service.domain.targets import parse_url
+from service.ingest.applying import Ingestor
+from service.lifecycle import (
+    Worker,
+)
+from service.sender import HttpSender, build_tls_context
+from service.sender.dns import AresLookup
+from service.sender.proxy import parse_proxy
+from service.store.batch_upkeep import BatchUpkeep
+from service.store.catalog import WebhookCatalog
+from service.store.deliveries import DeliveryStore
+from service.store.gauges import QueueLook
+from service.store.health import HealthKeeping
+from service.store.holds import Holds
+from service.store.leadership import LeaderLock
+from service.store.listening import NotificationListener
+from service.store.partitions import Partitions
+from service.telemetry import QueueState, Telemetry
+from service.upkeep.gauges import QueueGauging
+from service.upkeep.leading import Loop, Upkeep
+from service.upkeep.partitions import Keeping, PartitionUpkeep
+from service.upkeep.reconciling import Reconcile
+from service.upkeep.release import Release
+from service.upkeep.rescue import Rescue
+from service.upkeep.settling import Settle
+
+
+async def add_deliver(
+    stack: AsyncExitStack, basics: Basics, workers: list[Worker], checks: dict[str, Any]
+) -> DeliverRole:
+    settings = basics.configuration.settings
+    sender = HttpSender(
+        basics.policy,
+        AresLookup(settings.dns_servers),
+        build_tls_context(str(settings.ca_file or "")),
+        proxy=parse_proxy(settings.egress_proxy.get_secret_value()),
+    )
+    await stack.enter_async_context(sender)
+    ports = EnginePorts(
+        clock=basics.clock,
+        rng=basics.rng,
+        queue=DeliveryStore(basics.database),
+        webhooks=WebhookCatalog(basics.database, basics.sealer),
+        health=HealthKeeping(basics.database),
+        listener=NotificationListener(settings.listen_url.get_secret_value()),
+        sender=sender,
+        observer=basics.telemetry,
+        tell=basics.tell,
+    )
+    role = build_deliver_role(ports, _engine_settings(basics))
+    basics.telemetry.follow("deliveries_in_flight", lambda: float(role.slots.in_flight))
+    basics.telemetry.follow("outcomes_unrecorded", lambda: float(role.recorder.unrecorded))
+    checks["database"] = basics.database.answers
+    workers.append(role.engine)
+    return role
+
+
+def _engine_settings(basics: Basics) -> EngineSettings:
+    settings = basics.configuration.settings
+    defaults = SendingDefaults(
+        parse=lambda url, tenant_id: parse_url(url, basics.policy, tenant_id),
+        schedule=Schedule(settings.retry_schedule, settings.retry_jitter),
+        timeout=settings.request_timeout.total_seconds(),
+        max_in_flight=settings.max_in_flight_per_webhook,
+        user_agent=settings.user_agent,
+        rules=HealthRules(disable_after=settings.disable_after),
+    )
+    rules = AttemptRules(
+        margin=settings.lease_margin.total_seconds(),
+        connect_timeout=settings.connect_timeout.total_seconds(),
+        sample=settings.log_success_sample,
+    )
+    return EngineSettings(defaults, settings.max_in_flight, settings.lease.total_seconds(), rules)
+
+
+def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -> Upkeep:
+    settings, database, telemetry, tell = (
+        basics.configuration.settings,
+        basics.database,
+        basics.telemetry,
+        basics.tell,
+    )
+    batches, partitions = BatchUpkeep(database), Partitions(database)
+    gauging = QueueGauging(QueueLook(database), partitions, partial(_publish, telemetry))
+    total = sum(step.total_seconds() for step in settings.retry_schedule)
+    release = Release(Holds(database, total), WebhookCatalog(database, basics.sealer), telemetry, _waking(basics, role))
+    keeping = Keeping(settings.retention_attempts, settings.retention_messages)
+    loops = (
+        Loop("settle", 0.1, Settle(batches, ingestor).run_once),
+        Loop("rescue", 1.0, Rescue(DeliveryStore(database), basics.clock, telemetry).run_once),
+        Loop("release", 5.0, release.run_once),
+        Loop("undecryptable", 60.0, release.retry_undecryptable),
+        Loop("reconcile", 10.0, Reconcile(batches, telemetry).run_once),
+        Loop("gauges", 5.0, gauging.run_once),
+        Loop("partitions", 3600.0, PartitionUpkeep(partitions, keeping, tell).run_once),
+    )
+    return Upkeep(LeaderLock(settings.listen_url.get_secret_value()), loops, tell, gauging.lead)
+
+
+def _waking(basics: Basics, role: DeliverRole | None) -> Callable[[], None]:
+    def wake() -> None:
+        if role is not None:
+            role.handoff.wake()
+        basics.waker.wake()
+
+    return wake
+
+
+def _publish(telemetry: Telemetry, values: Mapping[str, Any] | None) -> None:
+    telemetry.publish_queue(QueueState(**values) if values is not None else None)

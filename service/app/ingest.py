@@ -1,0 +1,93 @@
+"""The ingest role: the transaction, and the Kafka worker around it, from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from service.app.basics import Basics
+from service.config import Configuration
+from service.delivery.arrivals import Arrivals, NoEngine
+from service.delivery.assembly import DeliverRole
+from service.domain.batches import Settling
+from service.ingest.announcing import Announcer
+from service.ingest.applying import Ingestor
+from service.ingest.broker import Consumer, KafkaOptions, Producer
+from service.ingest.mirror import DeadLetterMirror
+from service.ingest.parsing import Parser
+from service.ingest.reading import Reader
+from service.ingest.worker import KafkaIngest
+from service.lifecycle import (
+    Worker,
+)
+from service.profiles import load_profiles
+from service.store.dead_letters import DeadLetters
+from service.store.ingesting import PostgresIngestStore
+from service.store.offsets import OffsetStore
+from service.store.routing import OneShots, RoutingCopy
+
+
+def build_ingestor(basics: Basics, role: DeliverRole | None) -> Ingestor:
+    settings, wake = basics.configuration.settings, basics.waker.wake
+    profiles = load_profiles([settings.profiles_dir] if settings.profiles_dir else [])
+    one_shots = OneShots(basics.sealer, basics.policy, lambda: f"whk_{basics.rng.token(16).hex()}")
+    return Ingestor(
+        PostgresIngestStore(basics.database, RoutingCopy(), one_shots),
+        profiles,
+        Announcer(profiles, settings.max_body_bytes, Arrivals(role.handoff, wake) if role else NoEngine(wake)),
+        Settling(settings.batch_settle_seconds, settings.cancel_grace),
+        basics.telemetry,
+    )
+
+
+def build_reader(basics: Basics) -> Reader:
+    settings = basics.configuration.settings
+    return Reader(
+        Parser(load_profiles([settings.profiles_dir] if settings.profiles_dir else [])),
+        basics.clock,
+        notify_max_age=settings.notify_max_age,
+        retention_state=settings.retention_state,
+        on_bug=lambda error: basics.log.error("parser_bug", exc_info=error),
+    )
+
+
+def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> list[Worker]:
+    settings, options = basics.configuration.settings, _kafka_options(basics.configuration)
+    wake_mirror: list[Callable[[], None]] = []
+    worker = KafkaIngest(
+        lambda: Consumer(options),
+        build_reader(basics),
+        ingestor,
+        OffsetStore(basics.database),
+        basics.telemetry,
+        clock=basics.clock,
+        rng=basics.rng,
+        heartbeats=basics.heartbeats,
+        tell=basics.log.warning,
+        on_dead_letter=lambda: [wake() for wake in wake_mirror],
+    )
+    checks["database"] = basics.database.answers
+    checks["kafka"] = worker.kafka_answers
+    if not settings.kafka_dlq_topic:
+        return [worker]
+    letters = DeadLetters(basics.database)
+    mirror = DeadLetterMirror(
+        letters, lambda: Producer(options, settings.kafka_dlq_topic), worker.instance, basics.log.warning
+    )
+    wake_mirror.append(mirror.wake)
+    return [worker, mirror]
+
+
+def _kafka_options(configuration: Configuration) -> KafkaOptions:
+    settings = configuration.settings
+    return KafkaOptions(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        topics=settings.kafka_topics,
+        group_id=settings.kafka_group_id,
+        security_protocol=settings.kafka_security_protocol,
+        sasl_mechanism=settings.kafka_sasl_mechanism,
+        sasl_username=settings.kafka_sasl_username,
+        sasl_password=configuration.secret("kafka_sasl_password").get,
+        sasl_token=configuration.secret("kafka_sasl_token").get,
+        ca_file=settings.kafka_ca_file,
+    )

@@ -1,0 +1,90 @@
+"""The documents say what is so."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook
+
+from service.config import render_reference
+from tests.support.documents import PAGE, ROOT, render
+
+README = (ROOT / "README.md").read_text()
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+TEXT = '{"type":"extraction.completed","data":{"name":"Grüße 🧾"}}'
+
+
+def test_the_architecture_page_has_every_module_and_todays_diagrams():
+    assert render(PAGE.read_text()) == PAGE.read_text(), "run: python -m tests.support.documents"
+
+
+def test_the_settings_reference_is_todays():
+    assert (ROOT / "service" / "SETTINGS.md").read_text() == render_reference(), "run: python -m service.config"
+
+
+def test_every_relative_link_leads_somewhere():
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", PAGE):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_command_in_the_readme_exists():
+    named = set(re.findall(r"^webhookd (\w+).* # ", README, flags=re.MULTILINE))
+    shown = subprocess.run(
+        [sys.executable, "-m", "service", "--help"], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
+    assert named
+    assert {name for name in named if not re.search(rf"^\s+{name}\s", shown, flags=re.MULTILINE)} == set()
+
+
+def test_the_readme_is_as_long_as_a_reader_bears():
+    assert 150 <= len(README.splitlines()) <= 220
+
+
+@pytest.fixture(name="verify")
+def _verify():
+    """The ten lines of the README."""
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    return names["verify"]
+
+
+def _headers(secret: str, at: float) -> dict[str, str]:
+    from datetime import UTC, datetime
+
+    moment = datetime.fromtimestamp(int(at), UTC)
+    signature = Webhook(secret).sign("msg_1", moment, TEXT)
+    return {"webhook-id": "msg_1", "webhook-timestamp": str(int(at)), "webhook-signature": f"v1,AAAA {signature}"}
+
+
+def test_the_readmes_ten_lines_accept_what_the_published_library_signs(verify):
+    verify(SECRET, _headers(SECRET, time.time()), TEXT.encode())
+
+
+def test_the_readmes_ten_lines_refuse_other_bytes_other_secrets_and_old_messages(verify):
+    with pytest.raises(ValueError, match="not ours"):
+        verify(SECRET, _headers(SECRET, time.time()), TEXT.encode() + b" ")
+    with pytest.raises(ValueError, match="not ours"):
+        verify("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", _headers(SECRET, time.time()), TEXT.encode())
+    with pytest.raises(ValueError, match="too old"):
+        verify(SECRET, _headers(SECRET, time.time() - 301), TEXT.encode())
+
+
+def test_the_readmes_event_is_a_valid_one():
+    from service.ingest.parsing import Parser
+    from service.profiles import load_profiles
+
+    (event,) = re.findall(r"```json\n(.*?)```", README, flags=re.DOTALL)
+    read = Parser(load_profiles()).parse(event.encode())
+    assert read.event_id == "evt_01JDT3QH5V0M4V4S8Q1B9W3N7K"
+    assert read.anomalies == ()
+
+
+def test_the_changelog_speaks_of_this_version():
+    from service import __version__
+
+    assert f"## {__version__}" in Path(ROOT / "CHANGELOG.md").read_text()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import resource
 import secrets
 import signal
 import time
@@ -22,6 +23,7 @@ import uvloop
 
 _GC_THRESHOLDS = (50_000, 50, 100)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+MANY_DESCRIPTORS = 1_000_000  # what "unlimited" is taken for
 _TO_LET_GO = 3.0  # seconds after the drain budget in which workers hand back what they could not end
 
 T = TypeVar("T")
@@ -265,6 +267,13 @@ def tune_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def raise_descriptor_limit() -> int:
+    """Raise this process's limit of open files to what it may be raised to; return the limit in force."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else MANY_DESCRIPTORS
 
 
 def run_on_uvloop(main: Coroutine[Any, Any, T]) -> T:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from service.app.probing import ClockSkewProbe
 from service.config import Configuration, SecretReload, SecretSource, parse_encryption_keys
 from service.delivery.waking import Waker
 from service.domain.egress import EgressPolicy, parse_policy
@@ -102,6 +103,7 @@ async def wait_for_schema(basics: Basics, stop: Stop) -> None:
 def build_common_workers(basics: Basics) -> tuple[Worker, ...]:
     lag = LoopLagProbe(basics.clock, partial(basics.telemetry.set_gauge, "event_loop_lag_seconds"))
     pool = basics.database
+    skew = ClockSkewProbe(basics.clock, pool, partial(basics.telemetry.set_gauge, "clock_skew_seconds"))
     basics.telemetry.follow("db_pool_size", lambda: float(pool.size))
     basics.telemetry.follow("db_pool_in_use", lambda: float(pool.in_use))
     reload = SecretReload(
@@ -109,7 +111,7 @@ def build_common_workers(basics: Basics) -> tuple[Worker, ...]:
         partial(_apply_secret, basics),
         lambda source, reason: basics.log.error("secret_unusable", setting=source.name, reason=reason),
     )
-    return lag, basics.waker, reload
+    return lag, skew, basics.waker, reload
 
 
 def _apply_secret(basics: Basics, source: SecretSource) -> None:

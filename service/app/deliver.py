@@ -17,9 +17,11 @@ from service.domain.targets import parse_url
 from service.ingest.applying import Ingestor
 from service.lifecycle import (
     Worker,
+    raise_descriptor_limit,
 )
-from service.sender import HttpSender, build_tls_context
+from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup
+from service.sender.pool import PoolLimits
 from service.sender.proxy import parse_proxy
 from service.store.batch_upkeep import BatchUpkeep
 from service.store.catalog import WebhookCatalog
@@ -43,12 +45,13 @@ from service.upkeep.settling import Settle
 async def add_deliver(
     stack: AsyncExitStack, basics: Basics, workers: list[Worker], checks: dict[str, Any]
 ) -> DeliverRole:
-    settings = basics.configuration.settings
+    settings, descriptors = basics.configuration.settings, raise_descriptor_limit()
     sender = HttpSender(
         basics.policy,
         AresLookup(settings.dns_servers),
         build_tls_context(str(settings.ca_file or "")),
         proxy=parse_proxy(settings.egress_proxy.get_secret_value()),
+        limits=SenderLimits(PoolLimits(idle_total=min(PoolLimits().idle_total, descriptors // 4))),
     )
     await stack.enter_async_context(sender)
     ports = EnginePorts(
@@ -62,7 +65,7 @@ async def add_deliver(
         observer=basics.telemetry,
         tell=basics.tell,
     )
-    role = build_deliver_role(ports, _engine_settings(basics))
+    role = build_deliver_role(ports, _engine_settings(basics, descriptors))
     basics.telemetry.follow("deliveries_in_flight", lambda: float(role.slots.in_flight))
     basics.telemetry.follow("outcomes_unrecorded", lambda: float(role.recorder.unrecorded))
     checks["database"] = basics.database.answers
@@ -70,7 +73,7 @@ async def add_deliver(
     return role
 
 
-def _engine_settings(basics: Basics) -> EngineSettings:
+def _engine_settings(basics: Basics, descriptors: int) -> EngineSettings:
     settings = basics.configuration.settings
     defaults = SendingDefaults(
         parse=lambda url, tenant_id: parse_url(url, basics.policy, tenant_id),
@@ -85,7 +88,10 @@ def _engine_settings(basics: Basics) -> EngineSettings:
         connect_timeout=settings.connect_timeout.total_seconds(),
         sample=settings.log_success_sample,
     )
-    return EngineSettings(defaults, settings.max_in_flight, settings.lease.total_seconds(), rules)
+    slots = max(1, min(settings.max_in_flight, descriptors // 2))
+    if slots < settings.max_in_flight:
+        basics.log.warning("max_in_flight_capped", slots=slots, descriptors=descriptors)
+    return EngineSettings(defaults, slots, settings.lease.total_seconds(), rules)
 
 
 def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -> Upkeep:

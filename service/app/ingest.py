@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from service.app.basics import Basics
@@ -47,8 +48,13 @@ def build_reader(basics: Basics) -> Reader:
         basics.clock,
         notify_max_age=settings.notify_max_age,
         retention_state=settings.retention_state,
-        on_bug=lambda error: basics.log.error("parser_bug", exc_info=error),
+        on_bug=partial(_tell_bug, basics),
     )
+
+
+def _tell_bug(basics: Basics, error: Exception) -> None:
+    basics.telemetry.own_fault("internal_error")
+    basics.log.error("parser_bug", exc_info=error)
 
 
 def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> list[Worker]:

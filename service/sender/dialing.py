@@ -6,6 +6,7 @@ Belongs here: sockets until they are connections. Does not belong here: which ad
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from ipaddress import ip_address
 from service.domain.attempts import OutcomeClass, OwnFault
 from service.domain.outbound import Hop, Route
 from service.sender.connections import Connection
-from service.sender.failures import Failure, connect_failure, raise_own_fault, tls_failure
-from service.sender.proxy import Proxy, open_tunnel, reach_proxy
+from service.sender.failures import Failure, connect_failure, tls_failure
+from service.sender.proxy import Proxy, closed_on_error, open_tunnel, reach_proxy
 
 MAX_HOPS = 4
 _SHUTDOWN_SECONDS = 1.0
@@ -60,14 +61,12 @@ class Dialer:
         sock = await self._reach(hop, seconds)
         if isinstance(sock, Failure):
             return sock
-        try:
-            async with asyncio.timeout(until - self._clock()):
-                started = await self._start(sock, hop)
-        except TimeoutError:
-            started = Failure(OutcomeClass.CONNECT_TIMEOUT, "tls" if hop.tls else "tcp")
-        except BaseException:
-            sock.close()
-            raise
+        with closed_on_error(sock):
+            try:
+                async with asyncio.timeout(until - self._clock()):
+                    started = await self._start(sock, hop)
+            except TimeoutError:
+                started = Failure(OutcomeClass.CONNECT_TIMEOUT, "tls" if hop.tls else "tcp")
         if isinstance(started, Failure):
             sock.close()
         return started
@@ -75,20 +74,15 @@ class Dialer:
     async def _reach(self, hop: Hop, seconds: float) -> socket.socket | Failure:
         if self._proxy is not None:
             return await self._reach_through(self._proxy, hop, seconds)
+        family = socket.AF_INET6 if ":" in hop.address else socket.AF_INET
         try:
-            sock = _open_socket(hop)
+            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            with closed_on_error(sock):
+                async with asyncio.timeout(seconds):
+                    await asyncio.get_running_loop().sock_connect(sock, (hop.address, hop.port))
+                _check_peer(sock, hop)
         except OSError as error:
             return connect_failure(error)
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().sock_connect(sock, (hop.address, hop.port))
-            _check_peer(sock, hop)
-        except OSError as error:
-            sock.close()
-            return connect_failure(error)
-        except BaseException:
-            sock.close()
-            raise
         return sock
 
     async def _reach_through(self, proxy: Proxy, hop: Hop, seconds: float) -> socket.socket | Failure:
@@ -97,14 +91,12 @@ class Dialer:
                 sock = await reach_proxy(proxy)
         except TimeoutError:
             raise OwnFault("egress_proxy", "no connection in time") from None
-        try:
-            async with asyncio.timeout(seconds):
-                failure = await open_tunnel(sock, proxy, hop)
-        except TimeoutError:
-            failure = Failure(OutcomeClass.CONNECT_TIMEOUT, "proxy")
-        except BaseException:
-            sock.close()
-            raise
+        with closed_on_error(sock):
+            try:
+                async with asyncio.timeout(seconds):
+                    failure = await open_tunnel(sock, proxy, hop)
+            except TimeoutError:
+                failure = Failure(OutcomeClass.CONNECT_TIMEOUT, "proxy")
         if failure is None:
             return sock
         sock.close()
@@ -131,18 +123,6 @@ class Dialer:
         return connection
 
 
-def _open_socket(hop: Hop) -> socket.socket:
-    family = socket.AF_INET6 if ":" in hop.address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as error:
-        sock.close()
-        raise_own_fault(error)
-        raise
-    return sock
-
-
 def _check_peer(sock: socket.socket, hop: Hop) -> None:
     """The last line of the guard: the socket's own word for whom it reached; raises OSError.
 
@@ -152,4 +132,4 @@ def _check_peer(sock: socket.socket, hop: Hop) -> None:
     if ip_address(address) != ip_address(hop.address) or port != hop.port:
         raise ConnectionError(f"dialled {hop.address} port {hop.port}, reached {address} port {port}")
     if sock.getsockname()[:2] == (address, port):
-        raise ConnectionRefusedError("the socket reached itself")
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "the socket reached itself")

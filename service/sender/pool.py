@@ -13,6 +13,7 @@ from service.sender.connections import Connection
 
 DISTRUST_SECONDS = 60.0
 MAX_DISTRUSTED = 1000
+PRUNE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class PoolLimits:
     """Bounds on kept connections; times in seconds."""
 
     idle_per_hop: int = 256
-    idle_total: int = 1024
+    idle_total: int = 8192
     idle_seconds: float = 30.0
     age_seconds: float = 120.0
 
@@ -39,6 +40,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._distrusted: dict[Hop, float] = {}
         self._now = clock()  # as of the last sweep: exact enough for ages, and cheaper than the clock
+        self._next_prune = 0.0
         self.idle = 0
 
     @property
@@ -87,8 +89,11 @@ class Pool:
             self._distrusted[connection.hop] = self._clock() + DISTRUST_SECONDS
 
     def prune(self, now: float) -> None:
-        """Close what has been idle too long or is too old, and trust again."""
+        """The sweep's housekeeping: once a second, close what has been idle too long or is too old, and trust again."""
         self._now = now
+        if now < self._next_prune:
+            return
+        self._next_prune = now + PRUNE_SECONDS
         self._distrusted = {hop: until for hop, until in self._distrusted.items() if until > now}
         oldest, youngest = now - self._limits.idle_seconds, now - self._limits.age_seconds
         for hop, kept in list(self._idle.items()):

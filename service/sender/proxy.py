@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -62,16 +64,23 @@ async def reach_proxy(proxy: Proxy) -> socket.socket:
     for family, _, _, _, address in found:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            await loop.sock_connect(sock, address)
+            with closed_on_error(sock):
+                await loop.sock_connect(sock, address)
         except OSError as error:
-            sock.close()
             problem = str(error)
-        except BaseException:
-            sock.close()
-            raise
         else:
             return sock
     raise OwnFault(_FAULT, problem)
+
+
+@contextmanager
+def closed_on_error(sock: socket.socket) -> Iterator[None]:
+    """Close the socket when the block fails or is cancelled."""
+    try:
+        yield
+    except BaseException:
+        sock.close()
+        raise
 
 
 async def open_tunnel(sock: socket.socket, proxy: Proxy, hop: Hop) -> Failure | None:

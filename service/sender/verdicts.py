@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from service.domain.attempts import Flag, Outcome, OutcomeClass
-from service.domain.targets import Refusal
 from service.sender.answers import AnswerReader
 from service.sender.failures import Failure
 
@@ -48,9 +47,3 @@ def failed(failure: Failure, address: str = "", duration: float = 0.0, *, redial
         duration=duration,
         address=address,
     )
-
-
-def refused(refusal: Refusal) -> Outcome:
-    """The outcome for a URL that the policy refuses: at once for its form, retried for its address."""
-    kind = OutcomeClass.URL_REFUSED if refusal.form else OutcomeClass.BLOCKED_ADDRESS
-    return Outcome(kind, detail=refusal.reason)

@@ -328,7 +328,7 @@ async def test_a_silent_name_server_costs_two_seconds_at_most(monkeypatch):
         resolver = Resolver(lookup, ResolverLimits(lookup_seconds=0.3), time.monotonic)
         started = time.monotonic()
         assert (await resolver.resolve("silent.example", "t", soon())).problem == "timeout"
-        assert time.monotonic() - started < 0.6
+        assert time.monotonic() - started < 2
         await lookup.close()
 
 

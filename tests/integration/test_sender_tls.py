@@ -179,3 +179,15 @@ def test_f06_keys_of_connections_are_not_logged_to_a_file_named_by_the_environme
     monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
     assert build_tls_context().keylog_filename is None
     assert loopback_policy().allow_http
+
+
+async def test_after_a_tls_failure_no_other_address_is_tried(authority, tls):
+    names = Names({HOST: ("127.0.0.1", "127.0.0.2")})
+    policy = loopback_policy(allow=" 127.0.0.0/8")
+    script, server, kind = answering(OK), authority.server("other.example"), "product"
+    async with (
+        receive(script, tls=server) as receiver,
+        open_client(kind, names=names, tls=tls, policy=policy) as client,
+    ):
+        outcome = await client.post(f"https://{HOST}:{receiver.port}/")
+    assert (outcome.kind, outcome.detail) == (OutcomeClass.TLS_ERROR, "name")

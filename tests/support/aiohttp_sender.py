@@ -87,7 +87,7 @@ class AiohttpSender:
     async def _read(self, response: aiohttp.ClientResponse) -> tuple[bytes, frozenset[Flag]]:
         excerpt, flags = b"", set()
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(0.5):
                 while len(excerpt) <= MAX_EXCERPT and (piece := await response.content.read(MAX_EXCERPT + 1)):
                     excerpt += piece
         except (aiohttp.ClientError, TimeoutError):

@@ -1,13 +1,12 @@
 """Values that cross between the use cases and the edges, shared by more than one of them.
 
-Belongs here: plain records of what is to be written or was read. A protocol lives next to its one user instead.
+Belongs here: plain records of what is to be written or was read; tuples, since one is made per delivery. A protocol lives next to its one user instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class StoreUnavailable(Exception):
@@ -18,8 +17,7 @@ class Conflict(Exception):
     """Another transaction came between; the whole transaction is to be run again."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """One message to store. ``scope`` is ``batch``, ``job`` or ``none``; ``body`` is sent and signed as it is."""
 
     message_id: str
@@ -36,8 +34,7 @@ class NewMessage:
     quiet: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NewDelivery:
+class NewDelivery(NamedTuple):
     """One message for one webhook, to be queued.
 
     ``group_key`` names the work (batch row key, or ``job_group``): within it and a webhook, at most one delivery is on
@@ -62,8 +59,7 @@ class NewDelivery:
     lease_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedDelivery:
+class QueuedDelivery(NamedTuple):
     """A delivery as it was queued: its id and whether it is due now (not held, not waiting for another)."""
 
     delivery_id: int
@@ -72,8 +68,7 @@ class QueuedDelivery:
     due: bool
 
 
-@dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandedOver(NamedTuple):
     """A delivery that was queued already leased to this process, to be sent from memory after the commit.
 
     ``lease`` is what the reservation gave; nobody but the delivery engine looks into it.

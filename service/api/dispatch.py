@@ -20,8 +20,9 @@ from service.api.parts import Parts
 from service.api.problems import FieldError, Problem
 from service.api.reading import parse_body, parse_query, read_body
 from service.api.routes import Match, Routes
+from service.ports import Conflict
 from service.store import audit, idempotency
-from service.store.database import Conflict, Session
+from service.store.database import Session
 from service.store.registry import Refused
 
 TRIES = 5

@@ -5,9 +5,9 @@ Belongs here: fields and their types. Does not belong here: what the service ans
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from service.api.fields import (
     CustomHeaders,
@@ -32,6 +32,7 @@ Scope = Literal["batch", "job"]
 Signing = Literal["hmac", "ed25519"]
 State = Literal["pending", "in_flight", "retrying", "held", "delivered", "failed", "superseded", "canceled"]
 RoleName = Literal["read", "write", "ingest", "operator"]
+_TENANT: Any = Field(None, validation_alias=AliasChoices("tenant_id", "tenant"))
 
 
 class BatchWebhookPut(Request):
@@ -74,6 +75,7 @@ class WebhookPatch(Request):
 
     url: Url | None = None
     description: Description | None = None
+    secret: Secret | None = Field(None, description="A live one, which changes nothing; use rotate-secret for another.")
     custom_headers: CustomHeaders | None = None
     retry_schedule: Steps | None = None
     timeout_seconds: Timeout | None = None
@@ -129,7 +131,7 @@ class KeyPost(Request):
 class PausePost(Request):
     """Stop claims for one tenant, one host, or everything."""
 
-    tenant_id: Name | None = None
+    tenant_id: Name | None = _TENANT
     host: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
     all: bool = False
     reason: Description | None = None
@@ -187,6 +189,6 @@ class Top(Query):
 class PauseDelete(Query):
     """Which operator pause ends."""
 
-    tenant_id: Name | None = None
+    tenant_id: Name | None = _TENANT
     host: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
     all: bool = False

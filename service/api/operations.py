@@ -502,6 +502,8 @@ OPERATIONS: tuple[Operation, ...] = (
         kind=Kind.WRITE,
         tenant=False,
         tag="operator",
+        body=models.PauseDelete,
+        body_required=False,
         query=models.PauseDelete,
         statuses=(204,),
     ),

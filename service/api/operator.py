@@ -62,8 +62,9 @@ async def create_pause(call: Call) -> Answer:
 
 
 async def delete_pause(call: Call) -> Answer:
-    """Let claims go on."""
-    target = _target(call.query(PauseDelete))
+    """Let claims go on; the pause is named in the query or in a body."""
+    asked = call.body(PauseDelete) if call.raw_body else call.query(PauseDelete)
+    target = _target(asked)
     row = await operator_pauses.delete_pause(call.session, target)
     if row is None:
         raise not_found("pause")

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import ValidationError
 
-from service.store.database import Conflict, StoreUnavailable
+from service.ports import Conflict, StoreUnavailable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTENT_TYPE = "application/problem+json"

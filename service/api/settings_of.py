@@ -58,9 +58,9 @@ def _filters(event_types: list[str] | None, scopes: list[Any] | None, batch_name
     )
 
 
-def patch_settings(settings: WebhookSettings, body: WebhookPatch) -> WebhookSettings:
+def patch_request(settings: WebhookSettings, body: WebhookPatch) -> WebhookRequest:
     """Merge a patch into settings (RFC 7396): absent stays, null takes the default. Raises Problem for a null URL."""
-    changes = {name: getattr(body, name) for name in body.model_fields_set}
+    changes = {name: getattr(body, name) for name in body.model_fields_set - {"secret"}}
     if "url" in changes and changes["url"] is None:
         raise rule_broken("url", "url_missing", "A webhook needs a URL.")
     filters = _filters(
@@ -71,7 +71,7 @@ def patch_settings(settings: WebhookSettings, body: WebhookPatch) -> WebhookSett
     for name, convert in _CONVERTED.items():
         if name in changes:
             changes[name] = convert(changes[name])
-    return replace(settings, filters=filters, **changes)
+    return WebhookRequest(replace(settings, filters=filters, **changes), _secret(body.secret))
 
 
 _CONVERTED: dict[str, Any] = {

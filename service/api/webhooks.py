@@ -8,7 +8,7 @@ from service.api.calls import Answer, Call, Change
 from service.api.cursors import read_number, write_number
 from service.api.models import Reveal, RotateSecret, WebhookPage, WebhookPatch, WebhookPost
 from service.api.problems import Problem, not_found
-from service.api.settings_of import patch_settings, post_request
+from service.api.settings_of import patch_request, post_request
 from service.api.test_sends import send_test
 from service.api.views import audit_webhook, show_account_webhook, show_webhook_detail
 from service.api.webhook_calls import enable_webhook, pause_webhook, revoke_previous, rotate_webhook_secret
@@ -91,10 +91,10 @@ async def _lock_account(call: Call) -> StoredWebhook:
 async def patch(call: Call) -> Answer:
     """Change settings by a JSON merge patch."""
     existing = await _lock_account(call)
-    settings = patch_settings(existing.settings, call.body(WebhookPatch))
-    if problems := find_setting_problems(settings):
+    request = patch_request(existing.settings, call.body(WebhookPatch))
+    if problems := find_setting_problems(request.settings):
         raise Problem(422, "invalid_request", f"{problems[0].path}: {problems[0].reason}")
-    done = await registrations.patch_webhook(call.session, call.parts.registry, existing, settings)
+    done = await registrations.patch_webhook(call.session, call.parts.registry, existing, request)
     pending = await webhooks.count_pending(call.session, done.webhook.webhook_key)
     answer = show_webhook_detail(done.webhook, pending, reveal=True, secret=done.secret)
     change = Change(_target(done.webhook.webhook_id), audit_webhook(done.before), audit_webhook(done.webhook))

@@ -21,6 +21,7 @@ from service.ingest.worker import KafkaIngest
 from service.lifecycle import (
     Worker,
 )
+from service.logs import Logger
 from service.profiles import load_profiles
 from service.store.dead_letters import DeadLetters
 from service.store.ingesting import PostgresIngestStore
@@ -69,7 +70,7 @@ def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> 
         clock=basics.clock,
         rng=basics.rng,
         heartbeats=basics.heartbeats,
-        tell=basics.log.warning,
+        tell=_tell_by_weight(basics.log),
         on_dead_letter=lambda: [wake() for wake in wake_mirror],
     )
     checks["database"] = basics.database.answers
@@ -82,6 +83,18 @@ def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> 
     )
     wake_mirror.append(mirror.wake)
     return [worker, mirror]
+
+
+def _tell_by_weight(log: Logger) -> Callable[..., object]:
+    """Lines that somebody must act on are errors, the ordinary course of things is information."""
+    weighed = {
+        "record_failed": log.error,
+        "record_unreadable": log.error,
+        "missed_records": log.error,
+        "partitions_assigned": log.info,
+        "database_back": log.info,
+    }
+    return lambda event, **fields: weighed.get(event, log.warning)(event, **fields)
 
 
 def _kafka_options(configuration: Configuration) -> KafkaOptions:

@@ -30,7 +30,7 @@ from service.delivery.slots import Slots
 from service.domain.attempts import Outcome, OutcomeClass, OwnFault
 from service.domain.deliveries import Reason, State
 from service.domain.outbound import OutboundRequest, Route
-from service.domain.outcomes import Purpose, Verdict
+from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
 
 OWN_FAULT_WAIT: Final = 5.0
@@ -143,7 +143,7 @@ class Attempts:
         if self._catalog.pauses.match(entry):
             self._recorder.release(row)
             return False
-        if entry.troubled and row.purpose is Purpose.SCHEDULED:
+        if entry.troubled and row.scheduled:
             return self._pass_trouble(row, entry)
         return True
 
@@ -153,7 +153,7 @@ class Attempts:
         elif obstacle in _WITHHELD:
             verdict = _WITHHELD[obstacle]
             self._recorder.decide(decide_without_attempt(row, entry, verdict, self._instants.now()))
-        elif row.purpose is Purpose.TEST and entry.signer is not None:
+        elif row.test and entry.signer is not None:
             return True
         else:
             self._recorder.hold(row, obstacle)
@@ -221,7 +221,7 @@ class Attempts:
         self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, *, stale: bool
     ) -> None:
         self._recorder.accept(row, entry.origin, outcome, epoch, stale=stale)
-        if not stale and row.purpose is not Purpose.TEST:
+        if not (stale or row.test):
             self._observations.note_success(entry, epoch + outcome.duration)
         if row.running:
             self._slots.done(row, Standing.PROVEN)
@@ -248,7 +248,7 @@ class Attempts:
         self._tell("attempt_failed", **describe_attempt(row, entry, outcome), **describe_decision(undelivered))
 
     def _count(self, row: ReadyDelivery, outcome: Outcome, epoch: float) -> None:
-        first = row.attempts == 0 and row.purpose is Purpose.SCHEDULED
+        first = row.attempts == 0 and row.scheduled
         self._observer.attempt(
             outcome,
             slot_wait=row.started - row.ready,

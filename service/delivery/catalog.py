@@ -6,7 +6,7 @@ entry (``entries``), where it comes from (``service.store``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -70,7 +70,8 @@ class CatalogStore(Protocol):
 class Catalog:
     """Webhooks by key. ``find`` costs a dictionary look-up; ``ensure`` and ``refresh`` ask the store.
 
-    Attempts may start on what is known until the monotonic instant ``fresh_until``.
+    Attempts may start on what is known until the monotonic instant ``fresh_until``. ``on_replaced`` is called with the
+    new entry of a webhook whose revision has changed.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class Catalog:
         self._troubled: set[int] = set()
         self._looked_at = float("-inf")
         self.fresh_until = float("-inf")
-        self.closed_lanes: list[int] = []
+        self.closed_lanes: set[int] = set()
+        self.on_replaced: Callable[[Entry], object] = lambda _: None
         self.pauses = NO_PAUSES
         self.processes = 1
 
@@ -124,13 +126,15 @@ class Catalog:
             self._troubled.add(entry.webhook_key)
         else:
             self._troubled.discard(entry.webhook_key)
+        if entry.terms.allowance == 0 and not entry.one_shot:
+            self.closed_lanes.add(entry.lane)
 
     def close_lanes(self) -> None:
         """Work out of which lanes nothing may be claimed. A lane of one-shots is shared, so none of them closes it."""
         epoch = self._instants.epoch()
-        self.closed_lanes = [entry.lane for key in self._troubled if (entry := self._closing(key, epoch))]
-        if self.pauses != NO_PAUSES:
-            self.closed_lanes += [entry.lane for entry in self._entries.values() if self.pauses.match(entry)]
+        self.closed_lanes = {entry.lane for key in self._troubled if (entry := self._closing(key, epoch))}
+        if self.pauses is not NO_PAUSES:
+            self.closed_lanes |= {entry.lane for entry in self._entries.values() if self.pauses.match(entry)}
 
     def _closing(self, webhook_key: int, epoch: float) -> Entry | None:
         entry = self._entries.get(webhook_key)
@@ -154,6 +158,8 @@ class Catalog:
                 entry = build_entry(source, self._defaults, epoch, self.processes)
                 self._entries[source.webhook_key] = entry
                 self.note(entry)
+                if known is not None and known.revision != entry.revision:
+                    self.on_replaced(entry)
         self._forget_some()
 
     def _adopt(self, look: Look) -> None:

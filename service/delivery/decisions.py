@@ -77,16 +77,17 @@ def decide_again(first: Undelivered, recall: Recall | None, reason: Reason | Non
 
 def build_facts(row: ReadyDelivery, entry: Entry, *, stale: bool) -> DeliveryFacts:
     """What the state table wants to know."""
+    special = row.special
     return DeliveryFacts(
         schedule=entry.schedule,
         first_due_at=instant(row.first_due),
         attempts=row.attempts,
-        purpose=row.purpose,
-        before=row.before,
-        before_reason=row.before_reason,
-        next_attempt_at=None if row.before_due is None else instant(row.before_due),
-        recall=row.recall,
-        recall_reason=row.recall_reason,
+        purpose=special.purpose,
+        before=special.before,
+        before_reason=special.before_reason,
+        next_attempt_at=None if special.before_due is None else instant(special.before_due),
+        recall=special.recall,
+        recall_reason=special.recall_reason,
         one_shot=entry.one_shot,
         stale=stale,
         breaker_open=entry.health.breaker is Breaker.OPEN,

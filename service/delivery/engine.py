@@ -31,6 +31,7 @@ DUE_CHANNEL: Final = "webhookd_due"
 WEBHOOKS_CHANNEL: Final = "webhookd_webhooks"
 POLL: Final = 1.0
 REFRESH: Final = 1.0
+FAR_AWAY: Final = 3_600.0
 SOON: Final = 0.02
 BACK_OFF: Final = 0.25
 LAST_WRITES: Final = 2.5
@@ -136,6 +137,7 @@ class Engine:
         parts.recorder.on_written = self._written
         parts.recorder.on_planned = self._plan_at
         parts.observations.on_health = self._apply_health
+        parts.catalog.on_replaced = self._empty_lane
 
     # --- claiming -------------------------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class Engine:
 
     def _plan(self, seconds: float | None) -> None:
         """Claim again after so long, or earlier if that was planned already."""
-        if seconds is None or seconds > POLL:
+        if seconds is None or seconds > FAR_AWAY:
             return
         loop = asyncio.get_running_loop()
         at = loop.time() + max(seconds, 0.001)
@@ -239,15 +241,21 @@ class Engine:
             await asyncio.sleep(SOON)
 
     def _apply_health(self, entry: Entry) -> None:
-        """Let a lane run as many attempts as its webhook's health allows now."""
-        if not entry.one_shot:
-            self._slots.allow(entry.lane, entry.terms.allowance)
+        """Let a lane run as many attempts as its webhook's health allows now; if none, others may have what waits."""
+        if entry.one_shot:
+            return
+        self._slots.allow(entry.lane, entry.terms.allowance)
+        if entry.terms.allowance == 0:
+            self._empty_lane(entry)
+
+    def _empty_lane(self, entry: Entry) -> None:
+        """Buffered deliveries go back to the queue: their webhook has changed, or may not send."""
+        self._parts.claimer.hand_back(self._slots.empty(entry.lane))
 
     def _written(self, woken: int) -> None:
         if woken:
             self._due.set()
-        if self._slots.has_ready:
-            self._crew.wake()
+        self._crew.wake()
 
     # --- stopping -------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class Lane:
     @property
     def may_start(self) -> bool:
         """Whether there is something to send and nothing of the lane's own against it."""
-        return bool(self.rows) and self.tokens != 0 and self.in_flight < self.cap
+        return bool(self.rows) and not self.parked and self.tokens != 0 and self.in_flight < self.cap
 
     @property
     def buffer(self) -> int:

@@ -23,6 +23,7 @@ from service.ports import Conflict, StoreUnavailable
 GATHER: Final = 0.1
 BACK_OFF: Final = 1.0
 SUCCESS_EVERY: Final = 30.0
+STOPPING: Final = 2.0  # seconds for which a webhook rests here while it is being disabled
 
 
 @dataclass(slots=True)
@@ -118,6 +119,7 @@ class Observations:
             shown.hold_until = max(shown.hold_until, hold_until.timestamp())
             self._adopt(entry, entry.health, max(entry.held_until, shown.hold_until))
         if disable is not None:
+            self._adopt(entry, entry.health, max(entry.held_until, epoch + STOPPING))
             shown.disable = disable
             self._urgent.set()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from service.domain.deliveries import Reason, Recall, State
 from service.domain.outcomes import Purpose
@@ -27,14 +28,32 @@ class Lease:
     lane: int
 
 
+@dataclass(frozen=True, slots=True)
+class Special:
+    """What only few deliveries have: a purpose beside the schedule, a flag set before the claim, where to go back to.
+
+    ``before_due`` is in seconds since 1970.
+    """
+
+    purpose: Purpose = Purpose.SCHEDULED
+    recall: Recall | None = None
+    recall_reason: Reason | None = None
+    before: State = State.PENDING
+    before_reason: Reason | None = None
+    before_due: float | None = None
+
+
+ORDINARY: Final = Special()
+
+
 @dataclass(slots=True)
 class ReadyDelivery:
     """One leased delivery.
 
     ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``created``,
-    ``first_due`` and ``before_due`` are seconds since 1970 by the database's clock. ``revision`` is the
-    webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged. ``before`` and its
-    companions say where a redelivered one goes back to. The fields after them belong to the slots.
+    ``first_due`` are seconds since 1970 by the database's clock. ``revision`` is the
+    webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged. The fields after
+    ``special`` belong to the slots.
     """
 
     token: int
@@ -52,18 +71,23 @@ class ReadyDelivery:
     first_due: float
     revision: int
     body: bytes | None
-    purpose: Purpose = Purpose.SCHEDULED
-    recall: Recall | None = None
-    recall_reason: Reason | None = None
-    before: State = State.PENDING
-    before_reason: Reason | None = None
-    before_due: float | None = None
+    special: Special = ORDINARY
     ready: float = 0.0
     started: float = 0.0
     waited_for_limits: bool = False
     address: str = ""
     running: bool = False
     slow: bool = False
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the attempt is one of the schedule."""
+        return self.special is ORDINARY or self.special.purpose is Purpose.SCHEDULED
+
+    @property
+    def test(self) -> bool:
+        """Whether it is a test message, which ignores pause and disable."""
+        return self.special.purpose is Purpose.TEST
 
     @property
     def number(self) -> int:

@@ -29,6 +29,7 @@ class Crew:
         self._attempts = attempts
         self._clock = clock
         self._may_send = may_send
+        self._woken = 0
         self._free: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -39,7 +40,10 @@ class Crew:
         self._group = group
 
     def wake(self) -> None:
-        """Something may be ready: let one task look."""
+        """Something may be ready: let one task look, unless as many as there are ready lanes are about to."""
+        if self._slots.listed <= self._woken:
+            return
+        self._woken += 1
         while self._free:
             future = self._free.pop()
             if not future.done():
@@ -49,10 +53,13 @@ class Crew:
             task = self._group.create_task(self._work(), name="attempt")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        else:
+            self._woken -= 1
 
     async def finish(self, seconds: float) -> None:
         """Let running attempts end, at most so long; then cut the rest. Nothing new starts."""
         self._group = None
+        self._woken += len(self._free)
         for future in self._free:
             if not future.done():
                 future.set_result(None)
@@ -66,6 +73,7 @@ class Crew:
             await asyncio.wait(rest)
 
     async def _work(self) -> None:
+        self._woken -= 1
         while (row := await self._next()) is not None:
             await self._attempts.run(row)
             self.on_done(row.lane)
@@ -76,10 +84,11 @@ class Crew:
             now = self._clock.monotonic()
             row = self._slots.take(now) if self._may_send(now) else None
             if row is not None:
-                if self._slots.has_ready:
+                if self._slots.listed and self._slots.in_flight < self._slots.limit:
                     self.wake()
                 return row
             future = asyncio.get_running_loop().create_future()
             self._free.append(future)
             await future
+            self._woken -= 1
         return None

@@ -23,7 +23,7 @@ class Slots:
 
     Lanes that have not proven themselves run one attempt at a time. Those of their attempts that last longer than a
     second hold at most a quarter of the slots as far as suspects go, and half with new lanes. One tenant has at most half
-    of the slots while another waits; one tenant and host at most 50.
+    of the slots while another waits; one tenant and host at most 50. ``listed`` counts lanes that may start something.
     """
 
     def __init__(self, limit: int, buffer: int | None = None) -> None:
@@ -38,6 +38,7 @@ class Slots:
         self._slow_limits = (limit, max(1, limit // 2), max(1, limit // 4))
         self._on_wire: set[tuple[int, int]] = set()
         self._behind_wire: dict[tuple[int, int], list[ReadyDelivery]] = {}
+        self.listed = 0
         self.slow = 0
         self.in_flight = 0
         self.waiting = 0
@@ -47,11 +48,6 @@ class Slots:
     def room(self) -> int:
         """How many more deliveries may be taken in."""
         return max(0, self.buffer - self.waiting - self.reserved)
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether somebody may be able to start."""
-        return self.in_flight < self.limit and any(self._rings)
 
     def add(self, row: ReadyDelivery, terms: LaneTerms) -> Lane:
         """Let a delivery wait for its turn."""
@@ -168,6 +164,17 @@ class Slots:
         self.waiting -= len(taken)
         return taken
 
+    def empty(self, lane_key: int) -> list[ReadyDelivery]:
+        """Take everything out that waits in one lane."""
+        lane = self._roster.find(lane_key)
+        if lane is None or not lane.rows:
+            return []
+        rows = list(lane.rows)
+        lane.rows.clear()
+        self.waiting -= len(rows)
+        self._settle(lane)
+        return rows
+
     def list_waiting(self) -> Iterator[ReadyDelivery]:
         """Every delivery that waits for a turn."""
         for lane in self._busy:
@@ -210,11 +217,11 @@ class Slots:
             ring.rotate(-1)
         return None
 
-    @staticmethod
-    def _pop_lane(ring: deque[Tenant], tenant: Tenant, standing: Standing) -> Lane:
+    def _pop_lane(self, ring: deque[Tenant], tenant: Tenant, standing: Standing) -> Lane:
         lanes = tenant.ready[standing]
         lane = lanes.popleft()
         lane.listed = None
+        self.listed -= 1
         ring.popleft()
         if lanes:
             ring.append(tenant)
@@ -249,9 +256,10 @@ class Slots:
 
     def _list(self, lane: Lane) -> None:
         """Put a lane into the ready queue, once, if it may start something."""
-        if lane.listed is not None or lane.parked or not lane.may_start:
+        if lane.listed is not None or not lane.may_start:
             return
         lane.listed = standing = lane.standing
+        self.listed += 1
         lanes = lane.tenant.ready[standing]
         if not lanes:
             self._rings[standing].append(lane.tenant)

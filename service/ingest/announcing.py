@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import orjson
 
@@ -39,8 +40,7 @@ def _encode_raw(value: object) -> orjson.Fragment:
     raise TypeError(type(value).__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """A message with its destinations."""
 
     message: NewMessage
@@ -247,7 +247,7 @@ class Announcer:
 
 def _leased(delivery: NewDelivery, reserved: Mapping[tuple[str, int], Reservation | None]) -> NewDelivery:
     lease = reserved.get((delivery.message_id, delivery.webhook_key))
-    return delivery if lease is None else replace(delivery, lease_token=lease.token, lease_until=lease.until)
+    return delivery if lease is None else delivery._replace(lease_token=lease.token, lease_until=lease.until)
 
 
 def _route(ending: Ending, profile: Profile, tenancy: Tenancy, batch: Batch | None) -> JobRoute:

@@ -28,13 +28,14 @@ class Offer:
         self._on_done = on_done
         self._on_culprit = on_culprit
 
-    async def run(self, ingest: Ingest) -> None:
-        """Offer until nothing is left.
+    async def run(self, ingest: Ingest) -> int:
+        """Offer until nothing is left; return how many transactions were committed this time.
 
         Raises:
             StoreUnavailable: the database is away, or too busy with others.
             Exception: what was refused for a record that cannot be its fault any more; a bug of ours.
         """
+        committed = 0
         while self._parts:
             try:
                 result = await ingest(self._parts[0])
@@ -45,7 +46,9 @@ class Offer:
             except Exception as error:  # noqa: BLE001 - whatever it is, it costs the one record that causes it
                 self._divide(error)
             else:
+                committed += 1
                 self._on_done(self._parts.popleft(), result)
+        return committed
 
     def _divide(self, error: Exception) -> None:
         part = self._parts.popleft()

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
@@ -20,11 +20,13 @@ from aiokafka.errors import (
     CorruptRecordException,
     IllegalStateError,
     KafkaError,
+    MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
 
 from service.ingest.poll import Headers, LogBounds, Partition
+from service.ingest.reading import RawRecord
 
 MAX_PARTITION_FETCH_BYTES = 2 << 20  # two of the biggest records that are events
 # The last row is what aiokafka's own races look like from outside.
@@ -48,17 +50,8 @@ class Unreadable(Exception):
     """aiokafka stumbles over a record: bad checksum, a header name that is not UTF-8. It may have dropped others."""
 
 
-class RawRecord(Protocol):
-    """A record as aiokafka hands it over."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Headers: ...
+class TooBig(Exception):
+    """The topic does not take a record of this size."""
 
 
 class Fetched(NamedTuple):
@@ -217,6 +210,8 @@ def translated() -> Iterator[None]:
         yield
     except OffsetOutOfRangeError as error:
         raise OffsetLost(str(error)) from error
+    except MessageSizeTooLargeError as error:
+        raise TooBig(str(error)) from error
     except _TROUBLE as error:
         raise BrokerUnavailable(type(error).__name__) from error
 
@@ -337,7 +332,7 @@ class Producer:
                 await self._producer.start()
 
     async def send(self, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Write one record. Raises BrokerUnavailable."""
+        """Write one record. Raises BrokerUnavailable, TooBig."""
         with translated():
             async with asyncio.timeout(2 * self._options.request_timeout):
                 await self._producer.send_and_wait(self._topic, value, key=key, headers=list(headers))

@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from service.ingest.broker import BrokerUnavailable
+from service.ingest.broker import BrokerUnavailable, TooBig
 from service.ingest.poll import Headers, Partition
 from service.lifecycle import Stop
 from service.ports import StoreUnavailable
 
 BATCH = 20
 EVERY = 30.0
+CUT = ("webhookd-dead-letter-cut", b"true")
 _TO_CLOSE = 2.0
 
 
@@ -48,7 +49,7 @@ class Letters(Protocol):
 
 
 class Topic(Protocol):
-    """Where they go. ``open`` and ``send`` may raise BrokerUnavailable."""
+    """Where they go. ``open`` and ``send`` may raise BrokerUnavailable, ``send`` also TooBig."""
 
     async def open(self) -> None: ...
     async def send(self, key: bytes | None, value: bytes | None, headers: Headers) -> None: ...
@@ -114,7 +115,11 @@ class DeadLetterMirror:
 
     async def _copy(self, topic: Topic, letters: Sequence[Letter]) -> None:
         for letter in letters:
-            await topic.send(letter.key, letter.value, (*letter.headers, *_build_headers(letter)))
+            facts = _build_headers(letter)
+            try:
+                await topic.send(letter.key, letter.value, (*letter.headers, *facts))
+            except TooBig:  # what was too big to be an event may be too big for this topic (F25)
+                await topic.send(None, None, (*facts, CUT))
         await self._letters.mark_mirrored([letter.dead_letter_id for letter in letters])
 
 

@@ -9,15 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from service.domain.events import JobEvent
-from service.ingest.broker import RawRecord
 from service.ingest.parsing import Parser
 from service.ingest.poison import DeadLetter, Reason, Skipped
 from service.ingest.poll import NOWHERE, Headers, Parsed, Partition, Record
 from service.lifecycle import Clock
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+class RawRecord(Protocol):
+    """A record as the broker hands it over."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 class Reader:

@@ -10,9 +10,9 @@ own copy is for lag tools. So every trouble has one answer: forget what is under
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
@@ -20,8 +20,9 @@ from service.domain.events import JobEvent
 from service.domain.jobs import EventOutcome
 from service.ingest.bisecting import Offer
 from service.ingest.broker import BrokerUnavailable, Consumer, Fetched, OffsetLost, Unreadable
+from service.ingest.placing import Holding, Missed, Offsets, place
 from service.ingest.poison import DeadLetter, Reason
-from service.ingest.poll import LogBounds, Partition, Poll, PollResult, Record, StoredOffset
+from service.ingest.poll import Partition, Poll, PollResult, Record
 from service.ingest.reading import Reader
 from service.ingest.watching import LagReport, Watchdog
 from service.lifecycle import Clock, Heartbeats, Rng, Stop
@@ -29,14 +30,6 @@ from service.ports import StoreUnavailable
 
 T = TypeVar("T")
 MISSED_RECORDS = "missed_records"
-
-
-class Offsets(Protocol):
-    """Stored offsets; ``service.store.offsets.OffsetStore`` is one. Every method may raise StoreUnavailable."""
-
-    async def claim(self, owner: str, partitions: Collection[Partition]) -> Mapping[Partition, StoredOffset]: ...
-    async def start(self, owner: str, bounds: Mapping[Partition, LogBounds]) -> None: ...
-    async def restart(self, owner: str, bounds: Mapping[Partition, LogBounds]) -> None: ...
 
 
 class Ingests(Protocol):
@@ -64,21 +57,12 @@ class Limits:
     commit_every: float = 1.0
     look_every: float = 2.0
     answer_within: float = 20.0  # for readiness
-    join_within: float = 60.0  # else the consumer is made anew
+    join_within: float = 60.0  # without an assignment, or an answer, for so long, the consumer is made anew
     renew_after: float = 20.0  # stuck for so long, the consumer is made anew
     stuck_after: float = 60.0  # and for so long, liveness fails; above what a frozen database takes to be noticed
     heartbeat: timedelta = timedelta(seconds=60)
     to_leave: float = 3.0
     unreadable_tries: int = 3
-
-
-@dataclass(slots=True)
-class _Holding:
-    """What this worker may read: the fence it wrote, and per partition how far it got and where catching up ends."""
-
-    owner: str
-    next_offsets: dict[Partition, int] = field(default_factory=dict)
-    catch_up: dict[Partition, int] = field(default_factory=dict)
 
 
 class KafkaIngest:
@@ -116,7 +100,7 @@ class KafkaIngest:
         self._on_dead_letter = on_dead_letter
         self._consumer: Consumer | None = None
         self._claims = 0
-        self._holding = _Holding("")
+        self._holding = Holding("")
         self._uncommitted: dict[Partition, int] = {}
         self._failures = 0
         self._stumbles: dict[Partition, tuple[int, int]] = {}
@@ -207,13 +191,15 @@ class KafkaIngest:
             self._joined_at = now
         if now - self._joined_at > self._limits.join_within:
             raise BrokerUnavailable("no assignment")
+        if not self._watchdog.answers(self._limits.join_within):
+            raise BrokerUnavailable("no answer")  # perhaps it is at another address now
         if min(self._watchdog.stuck_for, now - self._opened_at) > self._limits.renew_after:
             raise BrokerUnavailable("no progress")
 
     async def _take_over(self, consumer: Consumer, stop: Stop) -> None:
         """Write the fence, then read on from where the fence's row says."""
         assigned, self._claims = consumer.assigned, self._claims + 1
-        self._holding = holding = _Holding(f"{self.instance}:{self._claims}")
+        self._holding = holding = Holding(f"{self.instance}:{self._claims}")
         self._uncommitted = {}
         if not assigned:
             return
@@ -222,39 +208,21 @@ class KafkaIngest:
             return
         bounds = await consumer.find_bounds(assigned)
         self._watchdog.answered()
-        placed = await self._patiently(consumer, stop, lambda: self._place(holding, stored, bounds))
-        if placed:
-            for partition, offset in holding.next_offsets.items():
-                consumer.seek(partition, offset)
-            consumer.resume(assigned)
-            self._tell("partitions_assigned", count=len(assigned), owner=holding.owner)
+        missed = await self._patiently(consumer, stop, lambda: place(self._offsets, holding, stored, bounds))
+        if missed is None:
+            return
+        for lost in missed:
+            self._tell_missed(lost)
+        for partition, offset in holding.next_offsets.items():
+            consumer.seek(partition, offset)
+        consumer.resume(assigned)
+        self._tell("partitions_assigned", count=len(assigned), owner=holding.owner)
 
-    async def _place(
-        self, holding: _Holding, stored: Mapping[Partition, StoredOffset], bounds: Mapping[Partition, LogBounds]
-    ) -> bool:
-        new = {p: bounds[p] for p, (offset, _) in stored.items() if offset is None}
-        outside = {
-            p: bounds[p] for p, (offset, _) in stored.items() if not (offset is None or _holds(bounds[p], offset))
-        }
-        if new:
-            await self._offsets.start(holding.owner, new)
-        if outside:
-            await self._offsets.restart(holding.owner, outside)
-        for partition, (offset, catch_up_until) in stored.items():
-            lost = partition in outside
-            holding.next_offsets[partition] = bounds[partition].first if offset is None or lost else offset
-            holding.catch_up[partition] = bounds[partition].end if offset is None else catch_up_until
-            if lost and offset is not None:
-                self._tell_missed(partition, offset, bounds[partition])
-        return True
-
-    def _tell_missed(self, partition: Partition, offset: int, bounds: LogBounds) -> None:
-        """Below the log: retention was faster than we. Above it: another log, and nobody knows what the old one had."""
-        missed = bounds.first - offset if offset < bounds.first else None
-        self._report.event_anomalies(MISSED_RECORDS, missed or 1)
+    def _tell_missed(self, lost: Missed) -> None:
+        self._report.event_anomalies(MISSED_RECORDS, lost.records or 1)
         self._tell(
-            MISSED_RECORDS, topic=partition.topic, partition=partition.number, missed=missed, stored_offset=offset,
-            first_offset=bounds.first, end_offset=bounds.end,
+            MISSED_RECORDS, topic=lost.partition.topic, partition=lost.partition.number, missed=lost.records,
+            stored_offset=lost.stored_offset, first_offset=lost.bounds.first, end_offset=lost.bounds.end,
         )  # fmt: skip
 
     async def _read_once(self, consumer: Consumer, stop: Stop) -> None:
@@ -280,7 +248,7 @@ class KafkaIngest:
             self._count(part, result)
 
         offer, epoch = Offer(poll, done, self._tell_culprit), consumer.epoch
-        stored = await self._patiently(consumer, stop, lambda: _truly(offer.run(self._ingestor.ingest)))
+        stored = await self._patiently(consumer, stop, lambda: offer.run(self._ingestor.ingest))
         if stored and consumer.epoch == epoch:
             self._advance(poll, lost)
 
@@ -381,12 +349,3 @@ class KafkaIngest:
             with suppress(BrokerUnavailable):
                 await consumer.commit(positions, 5 * self._limits.commit_every)
                 self._uncommitted = {p: o for p, o in self._uncommitted.items() if positions.get(p) != o}
-
-
-def _holds(bounds: LogBounds, offset: int) -> bool:
-    return bounds.first <= offset <= bounds.end
-
-
-async def _truly(work: Awaitable[None]) -> bool:
-    await work
-    return True

@@ -13,8 +13,9 @@ from service.domain.batches import Batch
 from service.domain.events import BatchRef
 from service.domain.incarnations import find_incarnation, open_incarnation
 from service.domain.jobs import Job
+from service.ports import Conflict
 from service.store.batch_rows import INSERT_COLUMNS, UPDATE_COLUMNS, changed_batch_row, decode_batch, new_batch_row
-from service.store.database import Conflict, Row, Session
+from service.store.database import Row, Session
 from service.store.job_rows import decode_job
 from service.store.queueing import columns
 

@@ -14,7 +14,7 @@ import orjson
 
 from service.delivery.claiming import Claimed, ClaimRequest
 from service.delivery.decisions import Undelivered
-from service.delivery.ready import ReadyDelivery
+from service.delivery.ready import ReadyDelivery, Special
 from service.delivery.recording import Accepted, Hold, Recorded, Refused, Release
 from service.domain.deliveries import Reason, Recall, State
 from service.domain.outcomes import Purpose
@@ -88,7 +88,7 @@ class DeliveryStore:
                 return 0
             missing = {row["delivery_id"] for row in odd if row["missing"]}
             if missing:
-                late = (_late_row(row) for row in rows if row.delivery_id in missing)
+                late = (_late_row(row) for row in rows if row[0] in missing)
                 await session.fetch("deliveries_delivered_late", *columns(late, 8))
             return await _wake(session, [row["delivery_id"] for row in odd if not row["missing"]])
 
@@ -144,20 +144,18 @@ def _read_row(row: Iterable[Any], request: ClaimRequest) -> ReadyDelivery:
     *fields, special, _ = row
     ready = ReadyDelivery(request.token, request.expires, *fields)
     if special is not None:
-        _read_special(ready, orjson.loads(special))
+        ready.special = _read_special(orjson.loads(special))
     return ready
 
 
-def _read_special(ready: ReadyDelivery, special: Mapping[str, Any]) -> None:
+def _read_special(special: Mapping[str, Any]) -> Special:
     """A test, a redelivery, or one that was flagged before its lease was taken off."""
-    if special["extra"] == Extra.TEST:
-        ready.purpose = Purpose.TEST
-    ready.recall, ready.recall_reason = read_recall(special["flag"], special["flag_reason"])
-    if special["state"] is not None:
-        ready.purpose = Purpose.REDELIVER
-        ready.before = STATES[special["state"]]
-        ready.before_reason = _reason(special["reason"])
-        ready.before_due = special["due"]
+    recall, recall_reason = read_recall(special["flag"], special["flag_reason"])
+    if special["state"] is None:
+        purpose = Purpose.TEST if special["extra"] == Extra.TEST else Purpose.SCHEDULED
+        return Special(purpose, recall, recall_reason)
+    before, reason = STATES[special["state"]], _reason(special["reason"])
+    return Special(Purpose.REDELIVER, recall, recall_reason, before, reason, special["due"])
 
 
 def read_recall(flag: int, reason: str | None) -> tuple[Recall | None, Reason | None]:
@@ -171,8 +169,8 @@ def _reason(word: str | None) -> Reason | None:
     return None if word is None else Reason(word)
 
 
-def _encode_accepted(rows: Iterable[Accepted]) -> str:
-    return orjson.dumps(list(map(tuple, rows)), default=_encode_bytes).decode()
+def _encode_accepted(rows: Sequence[Accepted]) -> str:
+    return orjson.dumps(rows, default=_encode_bytes).decode()
 
 
 def _encode_bytes(value: bytes) -> str:
@@ -180,16 +178,8 @@ def _encode_bytes(value: bytes) -> str:
 
 
 def _late_row(row: Accepted) -> tuple[object, ...]:
-    return (
-        row.delivery_id,
-        row.number,
-        row.started,
-        row.duration_ms,
-        row.status,
-        row.flags,
-        row.origin,
-        row.excerpt,
-    )
+    delivery_id, _, *logged, _ = row
+    return (delivery_id, *logged)
 
 
 def _decided_row(each: Undelivered) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ added at the end.
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -48,18 +49,14 @@ class JobDoc(msgspec.Struct, array_like=True):
     inherited_webhook_id: str | None
 
 
+_doc_values = attrgetter(*_DOC_FIELDS, *_FLAGS)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(JobDoc)
 
 
 def encode_job(job: Job) -> bytes:
     """Return the document of ``jobs.doc``."""
-    doc = JobDoc(
-        _pack_orders(job.orders),
-        *(getattr(job, name) for name in _DOC_FIELDS),
-        *(getattr(job, name) for name in _FLAGS),
-    )
-    return _encoder.encode(doc)
+    return _encoder.encode((_pack_orders(job.orders), *_doc_values(job)))
 
 
 def decode_job(row: Any) -> Job:

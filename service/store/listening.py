@@ -56,7 +56,9 @@ class NotificationListener:
             handler()
         while not ended.is_set():
             await _wait(ended, PROBE_EVERY)
-            await connection.execute(statement("connection_prove"))  # a connection that died silently is found out by asking
+            await connection.execute(
+                statement("connection_prove")
+            )  # a connection that died silently is found out by asking
         raise StoreUnavailable("the listening connection has ended")
 
 

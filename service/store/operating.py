@@ -19,6 +19,7 @@ from service.domain.signing import (
     rotate,
 )
 from service.domain.webhooks import WebhookEvent, find_move
+from service.sealing import Undecryptable
 from service.store.codes import WebhookKind
 from service.store.database import Row, Session
 from service.store.registrations import release, set_standing
@@ -152,6 +153,13 @@ async def rotate_default_secret(session: Session, registry: Registry, tenant_id:
 async def list_pairs(
     session: Session, registry: Registry, tenant_id: str, before: int, limit: int
 ) -> list[tuple[Row, SigningKeys]]:
-    """Return the tenant's webhooks with an Ed25519 pair, newest first, with their keys. Raises Undecryptable."""
+    """Return the tenant's webhooks with an Ed25519 pair, newest first, with their keys; none where they do not open."""
     rows = await session.fetch("webhook_list_pairs", tenant_id, before, limit)
-    return [(row, unseal_keys(registry.sealer, tenant_id, row["webhook_id"], row["secrets"])) for row in rows]
+    return [(row, _open(registry, tenant_id, row)) for row in rows]
+
+
+def _open(registry: Registry, tenant_id: str, row: Row) -> SigningKeys:
+    try:
+        return unseal_keys(registry.sealer, tenant_id, row["webhook_id"], row["secrets"])
+    except Undecryptable:
+        return SigningKeys()

@@ -25,7 +25,7 @@ from service.domain.registrations import (
 )
 from service.domain.signing import Secret, format_secret
 from service.domain.targets import Target
-from service.domain.webhooks import Standing, WebhookSettings, WebhookState, describe_standing
+from service.domain.webhooks import Standing, WebhookState, describe_standing
 from service.ports import NewDelivery
 from service.store import batches, queueing
 from service.store.codes import DoneState, LiveState, WebhookKind, WebhookStateCode
@@ -309,11 +309,10 @@ async def create_webhook(
 
 
 async def patch_webhook(
-    session: Session, registry: Registry, existing: StoredWebhook, settings: WebhookSettings
+    session: Session, registry: Registry, existing: StoredWebhook, request: WebhookRequest
 ) -> Changed:
     """Change an account webhook that the caller has locked; the URL rules are those of ``PUT``. Raises Refused."""
-    target = registry.check_url(settings.url, existing.tenant_id)
-    request = WebhookRequest(settings)
+    target = registry.check_url(request.settings.url, existing.tenant_id)
     plan = _accepted(plan_patch(existing.registered, request, registry.defaults, registry.clock.now()))
     if not plan.new_revision and not existing.broken:
         return Changed(existing, existing)

@@ -8,17 +8,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from service.config import MIGRATE, ConfigError, load_configuration, parse_duration
 from service.lifecycle import Clock, Rng, SystemClock, SystemRng
 from service.ports import StoreUnavailable
 from service.store import keys
-from service.store.database import Database
+from service.store.audit import Entry, write_entry
+from service.store.database import Database, Session
 from service.store.keys import NewKey, StoredKey
 
 ROLES = ("read", "write", "ingest", "operator")
+ACTOR = "cli"
 _PAGE = 200
 
 
@@ -99,8 +102,14 @@ async def create_key(
     expires_at = None if expires_in is None else clock.now() + expires_in
     new = NewKey(tenant_id, sorted(set(roles)), description, expires_at)
     async with database.transaction() as session:
-        _, key = await keys.create_key(session, new, "cli", rng.token)
+        stored, key = await keys.create_key(session, new, ACTOR, rng.token)
+        await _audit(session, clock, stored, "key_create", {"roles": list(stored.roles)})
     return key
+
+
+async def _audit(session: Session, clock: Clock, key: StoredKey, action: str, after: Mapping[str, Any]) -> None:
+    entry = Entry(clock.now(), key.tenant_id, ACTOR, action, f"key {key.key_id}", None, after)
+    await write_entry(session, entry)
 
 
 async def list_keys(database: Database, tenant_id: str | None = None) -> list[str]:
@@ -132,4 +141,7 @@ def escape(text: str) -> str:
 async def revoke_key(database: Database, clock: Clock, key_id: str) -> bool:
     """Revoke a key for good; False when there is none. Raises StoreUnavailable."""
     async with database.transaction() as session:
-        return await keys.revoke_key(session, key_id, clock.now()) is not None
+        revoked = await keys.revoke_key(session, key_id, clock.now())
+        if revoked is not None:
+            await _audit(session, clock, revoked, "key_revoke", {"revoked": True})
+    return revoked is not None

@@ -108,7 +108,9 @@ class Api:
             sent.setdefault("Content-Type", "application/json")
         url = URL(self.base + path, encoded=True)
         sending = io.BytesIO(data) if data and len(data) > 1 << 20 else data
-        async with self.http.request(method, url, data=sending, headers=sent, skip_auto_headers=["Content-Type"]) as reply:
+        async with self.http.request(
+            method, url, data=sending, headers=sent, skip_auto_headers=["Content-Type"]
+        ) as reply:
             return Reply(reply.status, reply.headers, await reply.read())
 
     async def get(self, path: str, **headers: str) -> Reply:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import asyncpg
 
@@ -121,7 +121,7 @@ class Queue:
         self.connection: asyncpg.Connection = None
         self._numbers = itertools.count(1)
 
-    async def __aenter__(self) -> Queue:
+    async def __aenter__(self) -> Self:
         self.connection = await asyncpg.connect(self.dsn)
         async with Database(self.dsn, size=2) as database:
             await Partitions(database).make_ahead()
@@ -206,6 +206,16 @@ class Queue:
         await self.connection.execute("NOTIFY webhookd_due")
         return [row["delivery_id"] for row in rows]
 
+    async def change_url(self, webhook_key: int, url: str) -> None:
+        """Replace a webhook's URL as the API does: with a new revision, and a notification."""
+        hook = await self.connection.fetchrow("SELECT * FROM webhooks WHERE webhook_key = $1", webhook_key)
+        await self.connection.execute(
+            "UPDATE webhooks SET url = $2, revision = revision + 1, changed_at = now() WHERE webhook_key = $1",
+            webhook_key,
+            seal_url(SEALER, hook["tenant_id"], hook["webhook_id"], url),
+        )
+        await self.connection.execute("NOTIFY webhookd_webhooks")
+
     async def live(self, delivery_id: int) -> asyncpg.Record | None:
         return await self.connection.fetchrow("SELECT * FROM deliveries WHERE delivery_id = $1", delivery_id)
 
@@ -227,8 +237,8 @@ class Queue:
         """Let time pass for what waits: every instant of the queue moves into the past."""
         await self.connection.execute(
             """UPDATE deliveries
-            SET due_at = due_at - $1, first_due_at = first_due_at - $1, held_at = held_at - $1,
-                lease_until = lease_until - $1, created_at = created_at - $1
+            SET due_at = due_at - $1::interval, first_due_at = first_due_at - $1::interval,
+                held_at = held_at - $1::interval, lease_until = lease_until - $1::interval
             WHERE $2::bigint IS NULL OR delivery_id = $2""",
             timedelta(seconds=seconds),
             delivery_id,
@@ -289,6 +299,3 @@ async def deliver(
                 role.task = group.create_task(parts.engine.run(role.stop))
             yield role
             role.stop.set()
-
-
-Headers = Mapping[str, str]

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -21,7 +22,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import asyncpg
-from aiohttp import BasicAuth, ClientError, ClientSession, ClientTimeout
+import orjson
+from aiohttp import ClientError, ClientSession, ClientTimeout
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
@@ -193,13 +195,19 @@ class Service:
 
     async def wait(self, within: float = STOP_TIMEOUT) -> int:
         """The exit status, once it ended by itself."""
-
-        async def ended() -> bool:
-            return not self.running
-
-        await eventually(ended, within, 0.005)
+        await eventually(self._ended, within, 0.005)
         assert self._process is not None
         return self._process.wait()
+
+    async def _ended(self) -> bool:
+        return not self.running
+
+    def change_group(self) -> None:
+        """Consume as another group from the next start on: the embedded broker never notices that a member was killed.
+
+        Where reading goes on does not change: that is in the database. How a group gets over it is tested with Kafka.
+        """
+        self.settings["WEBHOOKD_KAFKA_GROUP_ID"] += "-again"
 
     def freeze(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -234,21 +242,119 @@ class Service:
         return sum(values) if values else None
 
 
+class ForkingParent:
+    """A process that has imported the program and forks on request: the twentieth start costs as little as the second.
+
+    What it forks are processes like any other: they run the same command, and are killed alone.
+    """
+
+    def __init__(self) -> None:
+        command = (sys.executable, "-c", FORKING)
+        environment = _environment({})
+        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def fork(self, settings: Mapping[str, str], log: Path) -> int:
+        """Run `webhookd serve` with `settings`; returns a pidfd."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        order = {"environment": _environment(settings), "log": str(log)}
+        self._process.stdin.write(orjson.dumps(order) + b"\n")
+        self._process.stdin.flush()
+        return os.pidfd_open(int(self._process.stdout.readline()))
+
+    def end(self) -> None:
+        """End it, and by the kernel what it forked."""
+        self._process.kill()
+        self._process.communicate()
+
+
+FORKING = """
+import ctypes, json, os, signal, sys
+from importlib import import_module
+from service.__main__ import COMMANDS, main
+
+import_module(COMMANDS["serve"][0])
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they end
+for line in sys.stdin:
+    order = json.loads(line)
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        continue
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.exit(main(["serve"]))
+"""
+
+
+class ForkedService(Service):
+    """A service whose process comes from a ForkingParent. How it ends is not known, only that it did."""
+
+    def __init__(self, parent: ForkingParent, settings: Mapping[str, str], log: Path) -> None:
+        super().__init__(settings, log)
+        self._parent = parent
+        self._pidfd: int | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._pidfd is not None and not select.select([self._pidfd], [], [], 0)[0]
+
+    def launch(self, *options: str) -> None:
+        assert not self.running and not options
+        self._forget()
+        self._pidfd = self._parent.fork(self.settings, self.log)
+
+    async def wait(self, within: float = STOP_TIMEOUT) -> int:
+        await eventually(self._ended, within, 0.005)
+        return 0
+
+    def end(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._pidfd is not None and self.running:
+            signal.pidfd_send_signal(self._pidfd, number)
+
+
 class NewService:
     """Makes services that share a directory for logs; none outlives the test that asked for them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._parent: ForkingParent | None = None
         self.made: list[Service] = []
 
     def __call__(self, settings: Mapping[str, str], *roles: str) -> Service:
-        service = Service(settings, self._directory / f"service-{len(self.made)}.log", *roles)
+        service = Service(settings, self._build_log_path(), *roles)
+        self.made.append(service)
+        return service
+
+    def fork(self, settings: Mapping[str, str]) -> Service:
+        """One that starts in no time, for tests that start it often."""
+        self._parent = self._parent or ForkingParent()
+        service = ForkedService(self._parent, settings, self._build_log_path())
         self.made.append(service)
         return service
 
     def end(self) -> None:
         for service in self.made:
             service.end()
+        if self._parent is not None:
+            self._parent.end()
+
+    def _build_log_path(self) -> Path:
+        return self._directory / f"service-{len(self.made)}.log"
 
 
 async def expire_leases(database: str) -> None:
@@ -273,20 +379,24 @@ class Refused(Exception):
 
 
 class Api:
-    """The admin API as one caller uses it: an operator for `tenant`, or whoever `auth` is."""
+    """The admin API as one caller uses it: an operator for `tenant`, or whoever `authorization` says."""
 
-    def __init__(self, base: str, tenant: str, http: ClientSession, auth: BasicAuth | str | None = None) -> None:
+    def __init__(self, base: str, tenant: str, http: ClientSession, authorization: str | None = None) -> None:
+        self.tenant = tenant
         self._base = base
         self._http = http
-        self._auth = auth if isinstance(auth, BasicAuth) else None
         self._headers = {"x-tenant-id": tenant, "authorization": f"Bearer {OPERATOR_KEY}"}
-        if auth is not None:
-            self._headers = {"authorization": f"Bearer {auth}"} if isinstance(auth, str) else {}
-        self.tenant = tenant
+        if authorization is not None:
+            self._headers = {"authorization": authorization}
 
-    def acting_as(self, auth: BasicAuth | str) -> Api:
-        """The same API for the holder of a key: a bearer token, or key id and secret."""
-        return Api(self._base, self.tenant, self._http, auth)
+    def with_key(self, key: str) -> Api:
+        """The same API for the holder of a key."""
+        return Api(self._base, self.tenant, self._http, f"Bearer {key}")
+
+    def with_password(self, key_id: str, secret: str) -> Api:
+        """The same for one who uses a key's two parts as user and password."""
+        encoded = base64.b64encode(f"{key_id}:{secret}".encode()).decode()
+        return Api(self._base, self.tenant, self._http, f"Basic {encoded}")
 
     def of_tenant(self, tenant: str) -> Api:
         """The same API for the operator of another tenant."""
@@ -301,7 +411,7 @@ class Api:
         url = URL(f"{self._base}{path}", encoded=True)
         headers = {**self._headers, **options.pop("headers", {})}
         sent = {} if body is None else {"json": body}
-        async with self._http.request(method, url, headers=headers, auth=self._auth, **sent, **options) as answer:
+        async with self._http.request(method, url, headers=headers, **sent, **options) as answer:
             document = await answer.json(content_type=None) if await answer.read() else None
             if answer.status >= 400:
                 raise Refused(answer.status, document)
@@ -336,7 +446,7 @@ class Api:
         rows: list[Any] = []
         cursor: dict[str, str] = {}
         while True:
-            page = await self.get(f"{path}?{URL.build(query={**query, **cursor}).query_string}")
+            page = await self.get(f"{path}?{URL.build(query={**query, **cursor}).raw_query_string}")
             rows += page["data"]
             if page["next_cursor"] is None:
                 return rows

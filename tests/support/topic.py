@@ -72,6 +72,7 @@ def read(one: JobEvent) -> Reading:
 class Told:
     """A finish as its message tells it: each member's (generation, status, batch_generation)."""
 
+    key: int
     name: str
     incarnation_id: str
     generation: int
@@ -208,4 +209,4 @@ class Topic:
         batch.times_stale = False
         runs = {j.job_id: j for j in self.jobs.values() if j.batch_key == batch.key and j.member}
         told = {name: (j.generation, j.phase.status, j.batch_generation) for name, j in runs.items()}
-        self.told.append(Told(batch.name, batch.incarnation_id, generation, message_id, batch.status, told))
+        self.told.append(Told(batch.key, batch.name, batch.incarnation_id, generation, message_id, batch.status, told))

@@ -23,8 +23,20 @@ from service.domain.batches import (
     settle_window,
 )
 from service.domain.jobs import Job, Phase
-from tests.support.topic import NOW, SECOND, SETTLING, TENANT, canceled, completed, queued, removed, sealed, started
-from tests.support.topic import BatchRef, Topic
+from tests.support.topic import (
+    NOW,
+    SECOND,
+    SETTLING,
+    TENANT,
+    BatchRef,
+    Topic,
+    canceled,
+    completed,
+    queued,
+    removed,
+    sealed,
+    started,
+)
 
 Q, P, S, F, C = Phase.QUEUED, Phase.PROCESSING, Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELED
 COUNTERS = ("members", "started", "succeeded", "failed", "canceled", "dirty", "dirty_canceled", "fingerprint")

@@ -6,7 +6,6 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from service.domain.events import EventType
 from service.domain.jobs import ENDS, FIELDS, KEPT, RESET, EventOutcome, Job, Phase, merge
 from tests.support.topic import NOW, SECOND, TENANT, Topic, canceled, completed, queued, read, started
 
@@ -111,12 +110,12 @@ def test_rule_1_null_never_erases(name):
     assert getattr(job, name) == value(name)
 
 
-@pytest.mark.parametrize("name", LATE_KEPT + ["webhook_id"])
+@pytest.mark.parametrize("name", [*LATE_KEPT, "webhook_id"])
 def test_rule_1_a_higher_generation_keeps(name):
     assert getattr(run(completed("A", **{name: value(name)}), queued("A", generation=2)), name) == value(name)
 
 
-@pytest.mark.parametrize("name", LATE_RESET + ["webhook_url", "attempts"])
+@pytest.mark.parametrize("name", [*LATE_RESET, "webhook_url", "attempts"])
 def test_rule_1_a_higher_generation_resets(name):
     job = run(completed("A", **{name: value(name)}), queued("A", generation=2))
     assert getattr(job, name) is None
@@ -319,7 +318,7 @@ def test_rule_4_a_requeue_of_a_finished_run_is_counted_and_changes_nothing(said,
     assert (merged.outcome, job) == (EventOutcome.REQUEUE_WITHOUT_GENERATION, before)
 
 
-@pytest.mark.parametrize("name", LATE_KEPT + ["stage", "result_url"])
+@pytest.mark.parametrize("name", [*LATE_KEPT, "stage", "result_url"])
 def test_rule_4_a_requeue_is_stale_so_it_fills_empty_fields_and_replaces_none(name):
     job = run(queued("A", stage="first", created_at=NOW), completed("A"))
     apply(job, queued("A", attempts=3, created_at=NOW + SECOND, **{name: value(name)}))
@@ -416,7 +415,11 @@ def test_trace_10_in_one_poll_both_runs_end_as_they_were():
 @pytest.mark.parametrize("polls", [[2], [1, 1]])
 def test_trace_16_a_late_queued_brings_the_destination_once(polls):
     topic = Topic()
-    events = [completed("A"), queued("A", webhook_url="https://a.example/"), queued("A", webhook_url="https://a.example/")]
+    events = [
+        completed("A"),
+        queued("A", webhook_url="https://a.example/"),
+        queued("A", webhook_url="https://a.example/"),
+    ]
     topic.poll(*events[: polls[0]])
     topic.poll(*events[polls[0] :])
     topic.poll(*events)

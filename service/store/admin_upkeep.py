@@ -1,0 +1,49 @@
+"""What upkeep does for the admin API: replays go on, attempts are rolled up, old rows are forgotten.
+
+Belongs here: rounds for ``upkeep.leading.Loop``. Does not belong here: how often they run (the composition root).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from service.store import audit, idempotency, stats
+from service.store.database import Database
+from service.store.registry import Registry
+from service.store.replays import ScopesOf, advance_replays
+
+STEPS_AT_ONCE = 20
+ROLLUPS_KEPT = timedelta(hours=26)
+
+
+class AdminUpkeep:
+    """Three rounds. Each may raise StoreUnavailable or Conflict, and is safe beside another process's."""
+
+    def __init__(self, database: Database, registry: Registry, scopes_of: ScopesOf, kept: timedelta) -> None:
+        """``scopes_of`` gives the scopes that a source's profile emits; ``kept`` is how long the audit log is kept."""
+        self._database = database
+        self._registry = registry
+        self._scopes_of = scopes_of
+        self._kept = kept
+
+    async def advance_replays(self) -> None:
+        """Take the steps of replays that are due; every second or so."""
+        for _ in range(STEPS_AT_ONCE):
+            if not await advance_replays(self._database, self._registry, self._scopes_of):
+                return
+
+    async def roll_up(self) -> None:
+        """Roll up new attempts; every minute or so."""
+        more = True
+        while more:
+            async with self._database.transaction() as session:
+                more = await stats.roll_up(session)
+
+    async def prune(self) -> None:
+        """Forget answers, audit entries, replays and roll-ups whose time is over, some at a time; every minute or so."""
+        now = self._registry.clock.now()
+        async with self._database.session() as session:
+            await idempotency.prune_answers(session, now)
+            await audit.prune_entries(session, now - self._kept)
+            await stats.prune_rollups(session, now - ROLLUPS_KEPT)
+            await session.execute("replay_prune", now - self._kept)

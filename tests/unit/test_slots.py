@@ -1,0 +1,262 @@
+"""Who sends next: round robin by tenant and lane, and what keeps one bad receiver from hurting others."""
+
+import itertools
+
+import pytest
+
+from service.delivery.lanes import BUFFER_UNPROVEN, Standing
+from service.delivery.ready import ReadyDelivery
+from service.delivery.roster import PER_HOST, LaneTerms
+from service.delivery.slots import SLOW_AFTER, Slots
+
+_ids = itertools.count(1)
+
+
+def make_row(lane=1, tenant="t", group=None, webhook=None) -> ReadyDelivery:
+    number = next(_ids)
+    return ReadyDelivery(
+        token=1,
+        expires=1e9,
+        delivery_id=number,
+        webhook_key=webhook or lane,
+        lane=lane,
+        tenant_id=tenant,
+        message_id=f"msg_{number}",
+        type="extraction.completed",
+        generation=1,
+        group_key=group,
+        attempts=0,
+        created=0.0,
+        first_due=0.0,
+        revision=1,
+        body=b"{}",
+    )
+
+
+def proven(host="h", limit=10, **more) -> LaneTerms:
+    return LaneTerms(host, limit, proven=True, **more)
+
+
+def new(host="h", limit=10, **more) -> LaneTerms:
+    return LaneTerms(host, limit, **more)
+
+
+def fill(slots, lane, count, terms, tenant="t"):
+    for _ in range(count):
+        slots.add(make_row(lane, tenant), terms)
+
+
+def take_all(slots, now=0.0):
+    taken = []
+    while (row := slots.take(now)) is not None:
+        taken.append(row)
+    return taken
+
+
+def test_tenants_take_turns_and_so_do_their_lanes():
+    slots = Slots(100)
+    for lane, tenant in ((1, "a"), (2, "a"), (3, "b")):
+        fill(slots, lane, 4, proven(host=f"h{lane}"), tenant)
+    order = [slots.take(0.0).lane for _ in range(8)]
+    assert order == [1, 3, 2, 3, 1, 3, 2, 3]
+
+
+def test_a_lane_runs_no_more_than_its_limit():
+    slots = Slots(100)
+    fill(slots, 1, 5, proven(limit=2))
+    first, second = take_all(slots)
+    slots.done(first, Standing.PROVEN)
+    assert len(take_all(slots)) == 1
+    slots.done(second)
+    assert slots.in_flight == 1
+
+
+def test_an_unproven_lane_runs_one_at_a_time_until_it_accepts():
+    slots = Slots(100)
+    fill(slots, 1, 4, new())
+    (only,) = take_all(slots)
+    slots.done(only)
+    (again,) = take_all(slots)
+    slots.done(again, Standing.PROVEN)
+    assert len(take_all(slots)) == 2
+
+
+def test_a_timeout_makes_a_proven_lane_run_one_at_a_time():
+    slots = Slots(100)
+    fill(slots, 1, 5, proven())
+    first, second, *_ = take_all(slots)
+    slots.done(first, Standing.SUSPECT)
+    slots.done(second)
+    fill(slots, 1, 3, proven())
+    assert take_all(slots) == []
+
+
+def test_slow_suspects_hold_a_quarter_of_the_slots_and_slow_new_lanes_half():
+    slots = Slots(8)
+    for lane in range(8):
+        fill(slots, lane, 2, new(host=f"h{lane}"), f"t{lane}")
+    for row in take_all(slots):
+        slots.done(row, Standing.SUSPECT)
+    assert len(take_all(slots)) == 8  # nobody is known to be slow yet
+    slots = Slots(8)
+    for lane in range(20):
+        fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
+    held = [slots.take(0.0) for _ in range(4)]
+    assert slots.take(SLOW_AFTER + 0.1) is None
+    assert slots.slow == 4
+    fill(slots, 99, 1, proven(host="fast"), "fast")
+    assert slots.take(SLOW_AFTER + 0.1).lane == 99
+    for row in held:
+        slots.done(row)
+    assert slots.slow == 0
+
+
+def test_a_suspect_is_left_out_once_a_quarter_is_slow():
+    slots = Slots(8)
+    for lane in range(4):
+        fill(slots, lane, 2, new(host=f"h{lane}"), f"t{lane}")
+    for row in take_all(slots):
+        slots.done(row, Standing.SUSPECT)
+    first, second = slots.take(0.0), slots.take(0.0)
+    assert slots.take(SLOW_AFTER + 0.1) is None
+    fill(slots, 50, 1, new(host="n"), "n")
+    assert slots.take(SLOW_AFTER + 0.1).lane == 50  # a new one may still show what it is
+    slots.done(first)
+    slots.done(second)
+    assert len(take_all(slots, SLOW_AFTER + 0.2)) == 2
+
+
+def test_one_tenant_has_half_of_the_slots_while_another_waits():
+    slots = Slots(10)
+    for lane in range(10):
+        fill(slots, lane, 5, proven(host=f"h{lane}"), "big")
+    fill(slots, 50, 10, proven(host="x", limit=10), "small")
+    counts = [row.tenant_id for row in take_all(slots)]
+    assert (counts.count("big"), counts.count("small")) == (5, 5)
+
+
+def test_one_tenant_has_every_slot_while_it_is_alone():
+    slots = Slots(10)
+    for lane in range(10):
+        fill(slots, lane, 5, proven(host=f"h{lane}"), "big")
+    assert len(take_all(slots)) == 10
+
+
+def test_one_tenant_and_host_have_fifty_at_most():
+    slots = Slots(1_000)
+    for lane in range(20):
+        fill(slots, lane, 10, proven(host="same"), "a")
+        fill(slots, 100 + lane, 1, proven(host="same"), "b")
+    taken = take_all(slots)
+    of_a = [row for row in taken if row.tenant_id == "a"]
+    assert len(of_a) == PER_HOST
+    assert len(taken) == PER_HOST + 20
+    for row in of_a:
+        slots.done(row, Standing.PROVEN)
+    assert len(take_all(slots)) == PER_HOST
+
+
+def test_an_address_that_receivers_share_has_half_of_the_slots():
+    slots = Slots(8)
+    for lane in range(8):
+        fill(slots, lane, 1, proven(host=f"h{lane}"), f"t{lane}")
+    passed = [row for row in take_all(slots) if slots.enter(row, "192.0.2.1")]
+    assert (len(passed), slots.in_flight, slots.waiting) == (4, 4, 4)
+    slots.done(passed[0])
+    assert slots.enter(slots.take(0.0), "192.0.2.1")
+    assert slots.take(0.0) is None
+
+
+def test_a_lane_that_steps_aside_starts_nothing_and_holds_no_slot():
+    slots = Slots(8)
+    fill(slots, 1, 3, proven())
+    row = slots.take(0.0)
+    slots.step_aside(row)
+    assert (slots.in_flight, slots.take(0.0)) == (0, None)
+    slots.step_back(row, again=True)
+    assert slots.take(0.0) is row
+
+
+def test_one_delivery_of_a_group_and_webhook_is_on_the_wire():
+    slots = Slots(8)
+    slots.add(make_row(1, group=7), proven())
+    slots.add(make_row(1, group=7), proven())
+    slots.add(make_row(2, group=7), proven(host="other"))
+    taken = take_all(slots)
+    assert sorted(row.lane for row in taken) == [1, 2]
+    slots.done(next(row for row in taken if row.lane == 1))
+    assert len(take_all(slots)) == 1
+
+
+def test_a_rate_limited_lane_waits_for_tokens():
+    slots = Slots(8)
+    fill(slots, 1, 5, proven(rated=True))
+    assert take_all(slots) == []
+    assert [lane.key for lane in slots.list_thirsty()] == [1]
+    slots.grant(1, 2)
+    assert len(take_all(slots)) == 2
+
+
+def test_an_allowance_closes_and_opens_a_lane():
+    slots = Slots(8)
+    fill(slots, 1, 5, proven(allowance=0))
+    assert take_all(slots) == []
+    slots.allow(1, 1)
+    assert len(take_all(slots)) == 1
+    slots.allow(1, None)
+    assert len(take_all(slots)) == 4
+
+
+def test_a_buffer_has_room_until_it_is_full():
+    slots = Slots(4, buffer=10)
+    assert slots.list_rooms() == {}
+    fill(slots, 1, 2, new())
+    assert slots.list_rooms() == {1: BUFFER_UNPROVEN - 2}
+    fill(slots, 1, 2, new())
+    assert (slots.list_rooms(), slots.has_room(1), slots.has_room(2)) == ({1: 0}, False, True)
+    fill(slots, 2, 6, new())
+    assert slots.room == 0
+    assert not slots.reserve(3, "t", None)
+
+
+def test_reserved_room_counts_until_it_is_given_back():
+    slots = Slots(4)
+    room = slots.room
+    assert slots.reserve(1, "t", None)
+    assert slots.room == room - 1
+    slots.unreserve(1)
+    assert slots.room == room
+    assert slots.list_rooms() == {}
+
+
+def test_withdrawing_takes_waiting_deliveries_out():
+    slots = Slots(4)
+    slots.add(make_row(1, group=7), proven())
+    slots.add(make_row(1, group=7), proven())
+    take_all(slots)
+    fill(slots, 2, 3, new())
+    gone = slots.withdraw(lambda _: True)
+    assert (len(gone), slots.waiting, list(slots.list_waiting())) == (4, 0, [])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_few_slots_are_used_all_the_same(limit):
+    slots = Slots(limit)
+    for lane in range(4):
+        fill(slots, lane, 2, new(host=f"h{lane}"), f"t{lane}")
+    served = 0
+    while taken := take_all(slots, served * 10.0):
+        assert len(taken) <= limit
+        served += len(taken)
+        for row in taken:
+            slots.done(row, Standing.SUSPECT)
+    assert served == 8
+
+
+def test_idle_lanes_are_forgotten_when_there_are_too_many(monkeypatch):
+    monkeypatch.setattr("service.delivery.roster.KEPT_LANES", 10)
+    slots = Slots(100)
+    for lane in range(50):
+        fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
+        slots.done(slots.take(0.0))
+    assert len(slots._roster._lanes) <= 11

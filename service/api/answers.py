@@ -101,7 +101,7 @@ class TestAnswer(Model):
     delivery_id: str
     state: DeliveryState
     status: int | None = Field(None, description="The receiver's status code.")
-    outcome: str | None = Field(None, description="The class of the answer, as on attempts.")
+    class_: str | None = Field(None, serialization_alias="class", description="What it came to, as on attempts.")
     latency_ms: int | None = Field(None, description="Rounded to 100 ms.")
 
 
@@ -179,7 +179,7 @@ class Delivery(Model):
     created_at: Instant
     next_attempt_at: Instant | None
     finished_at: Instant | None
-    last_outcome: str | None
+    last_class: str | None
     last_error: str | None
 
 
@@ -190,7 +190,7 @@ class Attempt(Model):
     started_at: Instant
     duration_ms: int | None
     host: str | None
-    outcome: str
+    class_: str = Field(serialization_alias="class")
     status: int | None
     detail: str | None
     flags: list[str]
@@ -239,19 +239,18 @@ class Renotified(Model):
 
 
 class EventResult(Model):
-    """What became of one event; more fields may come."""
-
-    model_config = ConfigDict(extra="allow")
+    """What became of one event."""
 
     event_id: str | None = None
-    outcome: str
+    outcome: str = Field(description="A word of `job_events_total`, or `rejected`.")
+    reason: str | None = None
     detail: str | None = None
 
 
 class EventResults(Model):
     """One result per event, in order."""
 
-    results: list[dict[str, Any]]
+    results: list[EventResult]
 
 
 class Key(Model):

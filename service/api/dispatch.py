@@ -180,7 +180,7 @@ def _find_scope(operation: Operation, call: Call) -> idempotency.Scope | None:
 
 def _default(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", by_alias=True)
     raise TypeError
 
 

@@ -60,4 +60,4 @@ async def post(call: Call) -> Answer:
         raise Problem(503, "no_ingest", "This process takes no events.", headers={"Retry-After": "30"})
     events = read_events(call.request, call.raw_body)
     results = await call.parts.events.ingest_events(events, call.tenant_id)
-    return Answer(202, EventResults(results=[dict(result) for result in results]))
+    return Answer(202, EventResults.model_validate({"results": results}))

@@ -41,7 +41,6 @@ class ApiLimits:
     reads: int = 120
     writes: int = 600
     tests_per_webhook: int = 5
-    max_webhooks_per_tenant: int = 1000
     test_wait: timedelta = timedelta(seconds=32)
 
 

@@ -55,6 +55,6 @@ def _show(seen: SeenDelivery, attempt: Row | None, *, operator: bool) -> TestAns
         delivery_id=f"dlv_{seen.delivery_id}",
         state=seen.state,
         status=attempt["status"] if attempt else None,
-        outcome=outcome,
+        class_=outcome,
         latency_ms=latency,
     )

@@ -214,7 +214,7 @@ def _describe_delivery(seen: SeenDelivery, *, operator: bool) -> dict[str, Any]:
         "created_at": seen.created_at,
         "next_attempt_at": seen.due_at,
         "finished_at": seen.finished_at,
-        "last_outcome": outcome,
+        "last_class": outcome,
         "last_error": shown_error(seen.last_error, operator=operator),
     }
 
@@ -239,7 +239,7 @@ def show_attempt(row: Row, *, operator: bool) -> answers.Attempt:
         started_at=row["started_at"],
         duration_ms=None if hidden else row["duration_ms"],
         host=row["origin"],
-        outcome=outcome,
+        class_=outcome,
         status=row["status"],
         detail=None if hidden else row["detail"],
         flags=[] if hidden else list(row["flags"] or ()),

@@ -8,25 +8,22 @@ from aiohttp import web
 
 from service.api.app import build_api
 from service.api.parts import ApiLimits, Parts
-from service.app.basics import Basics
+from service.app.basics import Basics, build_registry
 from service.app.ingest import build_reader
-from service.domain.webhooks import WebhookDefaults
 from service.ingest.applying import Ingestor
 from service.ingest.requests import EventRequests
-from service.store.registry import Registry
 
 
 async def open_api(stack: AsyncExitStack, basics: Basics, ingestor: Ingestor) -> int:
     settings = basics.configuration.settings
     parts = Parts(
         basics.database,
-        _build_registry(basics),
+        build_registry(basics),
         basics.clock,
         ApiLimits(
             reads=settings.limit_reads,
             writes=settings.limit_writes,
             tests_per_webhook=settings.limit_tests,
-            max_webhooks_per_tenant=settings.max_webhooks_per_tenant,
         ),
         basics.configuration.secret("operator_key").get,
         EventRequests(build_reader(basics), ingestor, basics.telemetry),
@@ -36,15 +33,3 @@ async def open_api(stack: AsyncExitStack, basics: Basics, ingestor: Ingestor) ->
     stack.push_async_callback(runner.cleanup)
     await web.TCPSite(runner, settings.api_host, settings.api_port).start()
     return int(runner.addresses[0][1])
-
-
-def _build_registry(basics: Basics) -> Registry:
-    settings = basics.configuration.settings
-    defaults = WebhookDefaults(
-        tuple(int(step.total_seconds()) for step in settings.retry_schedule),
-        settings.request_timeout.total_seconds(),
-        settings.max_in_flight_per_webhook,
-    )
-    return Registry(
-        basics.sealer, lambda: basics.policy, defaults, basics.clock, basics.rng, settings.max_webhooks_per_tenant
-    )

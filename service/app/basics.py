@@ -13,6 +13,9 @@ from service.app.probing import ClockSkewProbe
 from service.config import Configuration, SecretReload, SecretSource, parse_encryption_keys
 from service.delivery.waking import Waker
 from service.domain.egress import EgressPolicy, parse_policy
+from service.domain.profiles import ProfileSet
+from service.domain.webhooks import WebhookDefaults
+from service.ingest.broker import KafkaOptions
 from service.lifecycle import (
     Heartbeats,
     LoopLagProbe,
@@ -23,11 +26,13 @@ from service.lifecycle import (
 )
 from service.logs import Logger, Redactor, configure, get_logger
 from service.ports import StoreUnavailable
+from service.profiles import load_profiles
 from service.sealing import Sealer
 from service.sender.names import ascii_host
 from service.store.database import Database
 from service.store.listening import DueNotifier
 from service.store.migrating import check_schema
+from service.store.registry import Registry
 from service.telemetry import Telemetry
 
 RETRY_START = 1.0
@@ -119,3 +124,38 @@ def _apply_secret(basics: Basics, source: SecretSource) -> None:
     if source.name == "encryption_keys":
         basics.sealer.rekey([(key.key_id, key.material) for key in parse_encryption_keys(source.get())])
     basics.tell("secret_changed", setting=source.name)
+
+
+def build_registry(basics: Basics) -> Registry:
+    """Build what the registration scripts share."""
+    settings = basics.configuration.settings
+    defaults = WebhookDefaults(
+        tuple(int(step.total_seconds()) for step in settings.retry_schedule),
+        settings.request_timeout.total_seconds(),
+        settings.max_in_flight_per_webhook,
+    )
+    return Registry(
+        basics.sealer, lambda: basics.policy, defaults, basics.clock, basics.rng, settings.max_webhooks_per_tenant
+    )
+
+
+def build_profiles(basics: Basics) -> ProfileSet:
+    """Read the shipped profiles and the operator's own. Raises ValueError for a bad one."""
+    own = basics.configuration.settings.profiles_dir
+    return load_profiles([own] if own else [])
+
+
+def kafka_options(configuration: Configuration) -> KafkaOptions:
+    """Say how Kafka is reached; secrets are asked for at each connect."""
+    settings = configuration.settings
+    return KafkaOptions(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        topics=settings.kafka_topics,
+        group_id=settings.kafka_group_id,
+        security_protocol=settings.kafka_security_protocol,
+        sasl_mechanism=settings.kafka_sasl_mechanism,
+        sasl_username=settings.kafka_sasl_username,
+        sasl_password=configuration.secret("kafka_sasl_password").get,
+        sasl_token=configuration.secret("kafka_sasl_token").get,
+        ca_file=settings.kafka_ca_file,
+    )

@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from service.app.basics import Basics
+from service.app.basics import Basics, build_profiles, build_registry
 from service.delivery.assembly import DeliverRole, EnginePorts, EngineSettings, build_deliver_role
 from service.delivery.attempting import AttemptRules
 from service.delivery.entries import SendingDefaults
 from service.domain.health import HealthRules
 from service.domain.schedule import Schedule
 from service.domain.targets import parse_url
+from service.domain.webhooks import Scope
+from service.ingest.announcing import encode_json
 from service.ingest.applying import Ingestor
 from service.lifecycle import (
     Worker,
@@ -23,6 +25,7 @@ from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup
 from service.sender.pool import PoolLimits
 from service.sender.proxy import parse_proxy
+from service.store.admin_upkeep import AdminUpkeep
 from service.store.batch_upkeep import BatchUpkeep
 from service.store.catalog import WebhookCatalog
 from service.store.deliveries import DeliveryStore
@@ -31,10 +34,12 @@ from service.store.health import HealthKeeping
 from service.store.holds import Holds
 from service.store.leadership import LeaderLock
 from service.store.listening import NotificationListener
+from service.store.operational import OperationalStore
 from service.store.partitions import Partitions
 from service.telemetry import QueueState, Telemetry
 from service.upkeep.gauges import QueueGauging
 from service.upkeep.leading import Loop, Upkeep
+from service.upkeep.operational import OperationalNews
 from service.upkeep.partitions import Keeping, PartitionUpkeep
 from service.upkeep.reconciling import Reconcile
 from service.upkeep.release import Release
@@ -95,12 +100,8 @@ def _engine_settings(basics: Basics, descriptors: int) -> EngineSettings:
 
 
 def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -> Upkeep:
-    settings, database, telemetry, tell = (
-        basics.configuration.settings,
-        basics.database,
-        basics.telemetry,
-        basics.tell,
-    )
+    """Build the named loops, which one process at a time runs."""
+    settings, database, telemetry = basics.configuration.settings, basics.database, basics.telemetry
     batches, partitions = BatchUpkeep(database), Partitions(database)
     gauging = QueueGauging(QueueLook(database), partitions, partial(_publish, telemetry))
     total = sum(step.total_seconds() for step in settings.retry_schedule)
@@ -113,9 +114,31 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
         Loop("undecryptable", 60.0, release.retry_undecryptable),
         Loop("reconcile", 10.0, Reconcile(batches, telemetry).run_once),
         Loop("gauges", 5.0, gauging.run_once),
-        Loop("partitions", 3600.0, PartitionUpkeep(partitions, keeping, tell).run_once),
+        Loop("partitions", 3600.0, PartitionUpkeep(partitions, keeping, basics.tell).run_once),
+        *_admin_loops(basics),
     )
-    return Upkeep(LeaderLock(settings.listen_url.get_secret_value()), loops, tell, gauging.lead)
+    return Upkeep(LeaderLock(settings.listen_url.get_secret_value()), loops, basics.tell, gauging.lead)
+
+
+def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
+    kept = basics.configuration.settings.retention_state
+    profiles = build_profiles(basics)
+
+    def scopes_of(source: str) -> frozenset[Scope]:
+        profile = profiles.find(source)
+        return profile.scopes if profile else frozenset(Scope)
+
+    admin = AdminUpkeep(basics.database, build_registry(basics), scopes_of, kept)
+    news = OperationalStore(basics.database, encode_json)
+    topic = (Loop("operational_topic", 5.0, OperationalNews(news, "topic", partial(_send, basics)).run_once),)
+    return (
+        Loop("replays", 1.0, admin.advance_replays),
+        Loop("roll_up", 60.0, admin.roll_up),
+        Loop("prune", 60.0, admin.prune),
+        Loop(
+            "operational", 5.0, OperationalNews(OperationalStore(basics.database, encode_json), "subscribers").run_once
+        ),
+    )
 
 
 def _waking(basics: Basics, role: DeliverRole | None) -> Callable[[], None]:

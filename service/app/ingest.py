@@ -6,14 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from service.app.basics import Basics
-from service.config import Configuration
+from service.app.basics import Basics, build_profiles, kafka_options
 from service.delivery.arrivals import Arrivals, NoEngine
 from service.delivery.assembly import DeliverRole
 from service.domain.batches import Settling
 from service.ingest.announcing import Announcer
 from service.ingest.applying import Ingestor
-from service.ingest.broker import Consumer, KafkaOptions, Producer
+from service.ingest.broker import Consumer, Producer
 from service.ingest.mirror import DeadLetterMirror
 from service.ingest.parsing import Parser
 from service.ingest.reading import Reader
@@ -22,7 +21,6 @@ from service.lifecycle import (
     Worker,
 )
 from service.logs import Logger
-from service.profiles import load_profiles
 from service.store.dead_letters import DeadLetters
 from service.store.ingesting import PostgresIngestStore
 from service.store.offsets import OffsetStore
@@ -31,7 +29,7 @@ from service.store.routing import OneShots, RoutingCopy
 
 def build_ingestor(basics: Basics, role: DeliverRole | None) -> Ingestor:
     settings, wake = basics.configuration.settings, basics.waker.wake
-    profiles = load_profiles([settings.profiles_dir] if settings.profiles_dir else [])
+    profiles = build_profiles(basics)
     one_shots = OneShots(basics.sealer, basics.policy, lambda: f"whk_{basics.rng.token(16).hex()}")
     return Ingestor(
         PostgresIngestStore(basics.database, RoutingCopy(), one_shots),
@@ -45,7 +43,7 @@ def build_ingestor(basics: Basics, role: DeliverRole | None) -> Ingestor:
 def build_reader(basics: Basics) -> Reader:
     settings = basics.configuration.settings
     return Reader(
-        Parser(load_profiles([settings.profiles_dir] if settings.profiles_dir else [])),
+        Parser(build_profiles(basics)),
         basics.clock,
         notify_max_age=settings.notify_max_age,
         retention_state=settings.retention_state,
@@ -59,7 +57,7 @@ def _tell_bug(basics: Basics, error: Exception) -> None:
 
 
 def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> list[Worker]:
-    settings, options = basics.configuration.settings, _kafka_options(basics.configuration)
+    settings, options = basics.configuration.settings, kafka_options(basics.configuration)
     wake_mirror: list[Callable[[], None]] = []
     worker = KafkaIngest(
         lambda: Consumer(options),
@@ -95,18 +93,3 @@ def _tell_by_weight(log: Logger) -> Callable[..., object]:
         "database_back": log.info,
     }
     return lambda event, **fields: weighed.get(event, log.warning)(event, **fields)
-
-
-def _kafka_options(configuration: Configuration) -> KafkaOptions:
-    settings = configuration.settings
-    return KafkaOptions(
-        bootstrap_servers=settings.kafka_bootstrap_servers,
-        topics=settings.kafka_topics,
-        group_id=settings.kafka_group_id,
-        security_protocol=settings.kafka_security_protocol,
-        sasl_mechanism=settings.kafka_sasl_mechanism,
-        sasl_username=settings.kafka_sasl_username,
-        sasl_password=configuration.secret("kafka_sasl_password").get,
-        sasl_token=configuration.secret("kafka_sasl_token").get,
-        ca_file=settings.kafka_ca_file,
-    )

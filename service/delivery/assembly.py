@@ -93,7 +93,7 @@ def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverR
     instants = DatabaseClock(ports.clock)
     catalog = Catalog(ports.webhooks, settings.defaults, ports.clock, instants)
     slots = Slots(settings.max_in_flight)
-    recorder = Recorder(ports.queue, instants, ports.observer)
+    recorder = Recorder(ports.queue, instants, ports.observer, ports.tell)
     observations = Observations(ports.health, catalog, instants, ports.observer, ports.tell)
     attempts = Attempts(
         clock=ports.clock,

@@ -7,7 +7,7 @@ entry (``entries``), where it comes from (``service.store``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from service.delivery.entries import Entry, SendingDefaults, WebhookSource, build_entry
@@ -155,12 +155,20 @@ class Catalog:
         for source in sources:
             known = self._entries.get(source.webhook_key)
             if known is None or known.revision <= source.revision:
-                entry = build_entry(source, self._defaults, epoch, self.processes)
+                entry = self._build(source, epoch)
                 self._entries[source.webhook_key] = entry
                 self.note(entry)
                 if known is not None and known.revision != entry.revision:
                     self.on_replaced(entry)
         self._forget_some()
+
+    def _build(self, source: WebhookSource, epoch: float) -> Entry:
+        """An entry; a row that makes no sense holds its webhook, like one that does not decrypt."""
+        try:
+            return build_entry(source, self._defaults, epoch, self.processes)
+        except ValueError:
+            held = replace(source, broken=True, headers=(), retry_schedule=None)
+            return build_entry(held, self._defaults, epoch, self.processes)
 
     def _adopt(self, look: Look) -> None:
         epoch = self._instants.epoch()

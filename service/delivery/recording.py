@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from service.delivery.decisions import Undelivered, decide_again
 from service.delivery.instants import DatabaseClock
-from service.delivery.observer import Observer
+from service.delivery.observer import Observer, Tell
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome
 from service.domain.deliveries import Reason, Recall
@@ -30,6 +30,9 @@ BACK_OFF: Final = (0.05, 2.0)
 # since 1970, duration in ms, status, flags with commas between, origin, excerpt of the answer, and whether the webhook's
 # revision changed meanwhile. A bare tuple, because one is made for every delivery.
 Accepted = tuple[int, int, int, float, int, int | None, str | None, str, bytes | None, bool]
+
+
+_Row = TypeVar("_Row")
 
 
 class Refused(NamedTuple):
@@ -91,10 +94,12 @@ class Recorder:
     with every delivery whose schedule has ended, ``on_planned`` with the instant of every next attempt.
     """
 
-    def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer) -> None:
+    def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer, tell: Tell) -> None:
         self._store = store
         self._instants = instants
         self._observer = observer
+        self._tell = tell
+        self._size = PER_WRITE
         self._accepted: list[Accepted] = []
         self._undelivered: list[Undelivered] = []
         self._lost: list[Undelivered] = []
@@ -170,13 +175,32 @@ class Recorder:
             try:
                 await self.flush()
             except StoreUnavailable:
-                self.away = True
-                self._wanted.set()
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, BACK_OFF[1])
+                wait = await self._back_off(wait)
+            except Exception as error:  # noqa: BLE001 - ending here would lose outcomes, and repeat their attempts
+                self._meet_bug(error)
+                wait = await self._back_off(wait)
             else:
-                self.away = False
-                wait = BACK_OFF[0]
+                self.away, self._size, wait = False, PER_WRITE, BACK_OFF[0]
+
+    async def _back_off(self, wait: float) -> float:
+        """Wait, and return how long to wait the next time."""
+        self.away = True
+        self._wanted.set()
+        await asyncio.sleep(wait)
+        return min(wait * 2, BACK_OFF[1])
+
+    def _meet_bug(self, error: Exception) -> None:
+        """Something cannot be written: from now on one at a time, and what fails alone goes behind the others."""
+        self._observer.own_fault("database")
+        self._tell("recording_failed", unrecorded=self.unrecorded, exc_info=error)
+        if self._size == 1:
+            self._accepted.extend(self._pop_first(self._accepted))
+            self._undelivered.extend(self._pop_first(self._undelivered))
+        self._size = 1
+
+    @staticmethod
+    def _pop_first(pile: list[_Row]) -> list[_Row]:
+        return [pile.pop(0)] if pile else []
 
     async def flush(self) -> None:
         """Write everything there is. Raises StoreUnavailable; what was not written is kept."""
@@ -194,7 +218,7 @@ class Recorder:
         self._written.clear()
 
     async def _write_accepted(self) -> int:
-        rows = self._accepted[:PER_WRITE]
+        rows = self._accepted[: self._size]
         if not rows:
             return 0
         woken = await self._store.record_accepted(sorted(rows, key=itemgetter(0)))
@@ -203,7 +227,7 @@ class Recorder:
         return woken
 
     async def _write_undelivered(self) -> int:
-        rows = self._undelivered[:PER_WRITE]
+        rows = self._undelivered[: self._size]
         if not rows:
             return 0
         result = await self._store.record_undelivered(sorted(rows, key=lambda each: each.row.delivery_id))

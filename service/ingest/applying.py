@@ -18,7 +18,7 @@ from service.domain.profiles import ProfileSet
 from service.domain.workspace import Reading, Workspace
 from service.ingest.announcing import Announcement, Announcer
 from service.ingest.poll import Poll, PollResult, Record
-from service.ingest.transaction import IngestStore, IngestTransaction
+from service.ingest.transaction import IngestStore, IngestTransaction, Predecessor
 from service.ports import Conflict
 
 TRIES = 50  # each one means that another transaction has committed: somebody always gets on
@@ -131,7 +131,7 @@ class Ingestor:
         """Look for the destination of earlier jobs of the same subject, for runs that end and name none."""
         heirs = [(e.job, self._by_subject(e.job)) for e in workspace.endings if _may_inherit(e.job)]
         heirs = [(job, by_subject) for job, by_subject in heirs if by_subject or job.previous_job_id is not None]
-        found = await transaction.find_inheritance(heirs) if heirs else {}
+        found = await transaction.find_predecessors(heirs) if heirs else {}
         _inherit_within(workspace, heirs, found)
 
     def _by_subject(self, job: Job) -> bool:
@@ -144,18 +144,20 @@ def _may_inherit(job: Job) -> bool:
 
 
 def _inherit_within(
-    workspace: Workspace, heirs: Sequence[tuple[Job, bool]], found: Mapping[tuple[str, str], str]
+    workspace: Workspace, heirs: Sequence[tuple[Job, bool]], found: Mapping[tuple[str, str], Predecessor]
 ) -> None:
-    """Give each heir what the store found, or what a job of this very transaction hands on."""
-    before = _list_earlier(workspace)
+    """Give each heir what the job before it hands on: as this transaction leaves that job, else as it is stored."""
+    earlier = _list_earlier(workspace)
     for job, by_subject in heirs:
-        key = (job.tenant_id, job.job_id)
-        if job.previous_job_id is not None:
-            earlier = workspace.jobs.get((job.tenant_id, job.previous_job_id))
-        else:
-            earlier = before.get(key) if by_subject else None
-        handed_on = (earlier.webhook_id or earlier.inherited_webhook_id) if earlier else None
-        job.inherited_webhook_id = handed_on or found.get(key)
+        key, stored = (job.tenant_id, job.job_id), found.get((job.tenant_id, job.job_id))
+        before = earlier.get(key) if by_subject and job.previous_job_id is None else None
+        if before is None:
+            before_id = job.previous_job_id or (stored.job_id if stored else "")
+            before = workspace.jobs.get((job.tenant_id, before_id))
+        if before is not None:
+            job.inherited_webhook_id = before.webhook_id or before.inherited_webhook_id
+        elif stored is not None:
+            job.inherited_webhook_id = stored.webhook_id
 
 
 def _list_earlier(workspace: Workspace) -> dict[tuple[str, str], Job]:

@@ -29,6 +29,14 @@ class Tenancy:
 
 
 @dataclass(frozen=True, slots=True)
+class Predecessor:
+    """A stored job that came before another one of its subject, and the ``webhook_id`` that it hands on."""
+
+    job_id: str
+    webhook_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedDelivery:
     """A delivery that is finished as it is made. ``state`` is ``failed`` or ``superseded``."""
 
@@ -57,8 +65,8 @@ class IngestTransaction(Protocol):
     async def lock_settling(self, batch_keys: Sequence[int]) -> Workspace:
         """Lock incarnations whose settle window may be over; each counts as changed."""
 
-    async def find_inheritance(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], str]:
-        """Return the ``webhook_id`` of the job before each one, by (tenant, job); the flag allows "same subject"."""
+    async def find_predecessors(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], Predecessor]:
+        """Return the stored job before each one, by (tenant, job); the flag allows "same subject"."""
 
     async def save(self, workspace: Workspace) -> None:
         """Write leavers, new batches (which get their keys) and all touched jobs."""

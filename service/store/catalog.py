@@ -64,7 +64,12 @@ class WebhookCatalog:
         try:
             url, headers, keys = self._open(row)
             broken = False
-        except Undecryptable:
+        except (
+            Undecryptable,
+            ValueError,
+            TypeError,
+            LookupError,
+        ):  # what opens and makes no sense is as good as closed
             url, headers, keys, broken = "", (), SigningKeys(), True
         return WebhookSource(
             webhook_key=row["webhook_key"],

@@ -7,6 +7,7 @@ Belongs here: the port of ``delivery.observing`` and the rate limits' buckets. D
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from service.store.webhooks import announce
 
 HOLD_AT_ONCE: Final = 10_000
 _INSTANTS: Final = ("enabled_at", "last_success_at", "first_failure_at", "probe_at")
+_FIELDS: Final = frozenset(field.name for field in fields(Health))
 _BREAKERS: Final = {breaker: int(BreakerCode[breaker.name]) for breaker in Breaker}
 
 
@@ -31,15 +33,20 @@ def dump_health(health: Health) -> bytes:
 
 
 def read_health(stored: bytes | None) -> Health | None:
-    """The other way; None for a webhook of which nothing is known yet."""
+    """The other way; None for a webhook of which nothing is known yet, or nothing that can be understood."""
     if stored is None:
         return None
-    fields: dict[str, Any] = orjson.loads(stored)
-    for name in _INSTANTS:
-        if fields.get(name) is not None:
-            fields[name] = datetime.fromisoformat(fields[name])
-    fields["breaker"] = Breaker(fields["breaker"])
-    return Health(**fields)
+    try:
+        return _parse_health(orjson.loads(stored))
+    except (ValueError, TypeError, LookupError):
+        return None
+
+
+def _parse_health(stored: Mapping[str, Any]) -> Health:
+    """Fields that this release does not know are left out: another release may have written it."""
+    known = {name: value for name, value in stored.items() if name in _FIELDS}
+    instants = {name: datetime.fromisoformat(known[name]) for name in _INSTANTS if known.get(name) is not None}
+    return Health(**{**known, **instants, "breaker": Breaker(stored["breaker"])})
 
 
 def read_epoch(at: datetime | None) -> float | None:

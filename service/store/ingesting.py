@@ -18,7 +18,7 @@ from service.domain.jobs import Job
 from service.domain.routing import Subscriber
 from service.domain.workspace import Leaver, Workspace
 from service.ingest.poll import Partition, Record
-from service.ingest.transaction import FinishedDelivery, Tenancy
+from service.ingest.transaction import FinishedDelivery, Predecessor, Tenancy
 from service.ports import NewDelivery, NewMessage, QueuedDelivery
 from service.store import queueing
 from service.store.batch_rows import (
@@ -103,14 +103,14 @@ class PostgresIngestTransaction:
             batch.changed = True
         return workspace
 
-    async def find_inheritance(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], str]:
-        """Return the ``webhook_id`` of the job before each one, by (tenant, job); the flag allows "same subject"."""
-        if not jobs:
-            return {}
+    async def find_predecessors(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], Predecessor]:
+        """Return the stored job before each one, by (tenant, job); the flag allows "same subject"."""
         asked = [(j.tenant_id, j.job_id, j.previous_job_id, j.subject_id if subject else None) for j, subject in jobs]
         rows = await self.session.fetch("jobs_find_predecessors", *columns(asked, 4))
-        found = {(row["tenant_id"], row["job_id"]): inherited_webhook_id(row["doc"]) for row in rows}
-        return {key: webhook_id for key, webhook_id in found.items() if webhook_id is not None}
+        return {
+            (row["tenant_id"], row["job_id"]): Predecessor(row["before_id"], inherited_webhook_id(row["doc"]))
+            for row in rows
+        }
 
     async def save(self, workspace: Workspace) -> None:
         """Write leavers, new batches (which get their keys) and all touched jobs."""

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from aiohttp import BasicAuth
-
 from tests.e2e.story import LATER, completed, generations_of, now, queued, started
 from tests.support.receiving import Receiver
 from tests.support.service import Refused, eventually
@@ -135,11 +133,12 @@ async def test_datadistillers(tenant, receiver):
 
     # The customer has a key, used as user and password.
     key = await tenant.api.post("/v1/keys", {"tenant_id": tenant.tenant_id, "roles": ["read", "write"]})
-    customer = tenant.api.acting_as(BasicAuth(key["key_id"], key["secret"]))
+    assert (await tenant.api.with_key(key["key"]).list("/v1/webhooks")) == []
+    customer = tenant.api.with_password(key["key_id"], key["secret"])
     webhook = await customer.post("/v1/webhooks", {"url": receiver.url})
     webhook_id, secret = webhook["webhook_id"], webhook["secret"]
     assert [each["webhook_id"] for each in await customer.list("/v1/webhooks")] == [webhook_id]
-    assert await is_refused(tenant.api.acting_as(BasicAuth(key["key_id"], "wrong")), 401)
+    assert await is_refused(tenant.api.with_password(key["key_id"], "wrong"), 401)
 
     # A job waits for its upload: it is known, and has no status yet. Then it is processed.
     job = {"subject_id": "art_1", "webhook_id": webhook_id}
@@ -199,3 +198,31 @@ async def test_a_tenant_sees_nothing_of_another(tenant, receiver):
     await tenant.quiet()
     assert receiver.arrivals == []
     assert await tenant.api.find("/v1/jobs/job_1") is None
+
+
+async def test_the_request_is_what_the_guide_says(tenant, receiver):
+    """Standard Webhooks headers, hints, and the customer's own, in the case given."""
+    webhook = await tenant.register(
+        receiver, event_types=["extraction.*"], scopes=["job"], custom_headers={"X-Api-Key": "k1"}, signing="ed25519"
+    )
+    assert webhook["public_key"].startswith("whpk_")
+    await tenant.produce(completed("job_1", generation=3, metadata={"naïve": "😀 1.10"}))
+    await receiver.wait_for(1)
+    (arrival,) = receiver.arrivals
+    headers = dict(arrival.verify(webhook["secret"]).headers)
+    assert [signature.partition(",")[0] for signature in headers.pop("webhook-signature").split(" ")] == ["v1", "v1a"]
+    assert headers.pop("webhook-id").startswith("msg_")
+    assert len(headers.pop("webhook-timestamp")) == 10
+    assert int(headers.pop("Content-Length", headers.pop("content-length", 0))) == len(arrival.body)
+    assert headers.pop("Host", headers.pop("host", "")) in receiver.url
+    assert headers.pop("user-agent").startswith("webhookd/")
+    assert headers == {
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        "webhook-attempt": "1",
+        "webhook-event-type": "extraction.completed",
+        "webhook-generation": "3",
+        "X-Api-Key": "k1",
+    }
+    assert arrival.data["job"]["metadata"] == {"naïve": "😀 1.10"}
+    assert '"metadata":{"naïve":"😀 1.10"}'.encode() in arrival.body

@@ -46,7 +46,11 @@ async def test_it_fires_at_the_finish(api):
 async def test_put_after_a_finish_sends_it_once(api):
     await api.finish("nov")
     reply = await api.put(HOOK, {"url": URL_1})
-    assert (reply.status, reply.json["delivery_queued"], reply.json["delivery_reason"]) == (201, True, "undelivered_finish")
+    assert (reply.status, reply.json["delivery_queued"], reply.json["delivery_reason"]) == (
+        201,
+        True,
+        "undelivered_finish",
+    )
     again = await api.put(HOOK, {"url": URL_1})
     assert (again.json["delivery_queued"], len(await api.deliveries())) == (False, 1)
 
@@ -80,7 +84,9 @@ async def test_another_url_restarts_what_waits(api):
     )
     reply = await api.put(HOOK, {"url": URL_2})
     assert reply.json["result"] == "url_changed" and not reply.json["delivery_queued"]
-    (row,) = await api.fetch("SELECT *, due_at <= now() AS due, first_due_at > now() - interval '1 h' AS fresh FROM deliveries")
+    (row,) = await api.fetch(
+        "SELECT *, due_at <= now() AS due, first_due_at > now() - interval '1 h' AS fresh FROM deliveries"
+    )
     assert (row["state"], row["attempts"], row["due"], row["fresh"]) == (0, 0, True, True)
     (health,) = await api.fetch("SELECT * FROM webhook_health")
     assert (health["held_until"], health["last_error"], health["breaker"]) == (None, None, 0)
@@ -135,7 +141,9 @@ async def test_pause_holds_and_enable_releases_with_a_trial(api):
     assert (held["state"], held["reason"], held["next_attempt_at"]) == ("held", "paused", None)
     again = await api.post(HOOK + "/pause")
     assert again.json["revision"] == paused.json["revision"]
-    await api.connection.execute("UPDATE deliveries SET held_at = held_at - interval '1 h', first_due_at = first_due_at - interval '1 h'")
+    await api.connection.execute(
+        "UPDATE deliveries SET held_at = held_at - interval '1 h', first_due_at = first_due_at - interval '1 h'"
+    )
     enabled = await api.post(HOOK + "/enable")
     assert enabled.json["state"] == "enabled" and "Since" in enabled.json["state_detail"]
     (row,) = await api.fetch("SELECT *, first_due_at > now() - interval '1 min' AS kept FROM deliveries")
@@ -186,7 +194,7 @@ async def test_incarnations(api):
 
 
 async def test_names_are_percent_encoded_whatever_they_hold(api):
-    names = ["a/b", "ü 😀", "%2F", "x" * 255, "?#&=+;", "a.b", "...", '"\'<>', "é" * 255, "a\\b"]
+    names = ["a/b", "ü 😀", "%2F", "x" * 255, "?#&=+;", "a.b", "...", "\"'<>", "é" * 255, "a\\b"]
     for name in names:
         path = f"/v1/batches/{quote(name, safe='')}/webhook"
         assert (await api.put(path, {"url": URL_1})).status == 201, name
@@ -210,7 +218,9 @@ async def test_another_tenants_webhook_is_404(api):
 async def test_two_puts_at_once_and_a_put_beside_the_last_completion(api):
     for number in range(10):
         path = f"/v1/batches/b{number}/webhook"
-        done = api.event("job.completed", f"j{number}", status="succeeded") | {"batch": {"name": f"b{number}", "total": 1}}
+        done = api.event("job.completed", f"j{number}", status="succeeded") | {
+            "batch": {"name": f"b{number}", "total": 1}
+        }
         first, second, _ = await asyncio.gather(
             api.put(path, {"url": URL_1}), api.put(path, {"url": URL_1}), api.send(done)
         )

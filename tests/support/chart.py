@@ -40,8 +40,9 @@ def made_files() -> dict[Path, str]:
 
 def list_strays() -> list[Path]:
     """Copies whose source is gone."""
+    made = made_files()
     copies = (path for kind in ("dashboards", "alerts") for path in (CHART / "files" / kind).glob("*.*"))
-    return [path for path in copies if path not in made_files()]
+    return [path for path in copies if path not in made]
 
 
 def list_sources() -> Iterator[tuple[str, Path]]:
@@ -106,7 +107,7 @@ def render_table() -> str:
 def list_values() -> Iterator[tuple[tuple[str, ...], Any, str]]:
     """Path, default and comment of every commented value, in the file's order."""
     text = (CHART / "values.yaml").read_text()
-    yield from read_comments(yaml.compose(text), text.splitlines(), ())
+    yield from read_comments(yaml.compose(text, yaml.CSafeLoader), text.splitlines(), ())
 
 
 def read_comments(

@@ -14,6 +14,7 @@ from tests.support.chart import CHART
 
 RELEASE, NAMESPACE = "hooks", "prod"
 PREFIX = f"{RELEASE}-webhookd"
+OVERRIDDEN = "delivery"  # ci/placement.yaml
 
 Object = dict[str, Any]
 
@@ -64,12 +65,12 @@ def is_manifest(template: str) -> bool:
 
 
 def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
-    """The objects of one kind by name, without the release's prefix."""
+    """The objects of one kind by name, without the prefix that all share."""
     return {short_name(one): one for one in objects if one["kind"] == kind}
 
 
 def short_name(one: Object) -> str:
-    return re.sub(rf"^{PREFIX}-?", "", one["metadata"]["name"])
+    return re.sub(rf"^({PREFIX}|{OVERRIDDEN})-?", "", one["metadata"]["name"])
 
 
 def list_pods(objects: list[Object]) -> dict[str, Object]:

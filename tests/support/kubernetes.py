@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema_rs import Draft202012Validator, ValidationError
 from kubernetes_validate.utils import all_versions
-from referencing import Registry
-from referencing.jsonschema import DRAFT202012
 
 Object = dict[str, Any]
 
-VERSIONS = tuple(version.rpartition(".")[0] for version in all_versions())  # such as 1.37
+VERSIONS = tuple(dict.fromkeys(version.rpartition(".")[0] for version in all_versions()))  # such as 1.37
 OTHERS = Path(__file__).parents[1] / "ops" / "schemas"
 BUILT_IN = importlib.resources.files("kubernetes_validate") / "kubernetes-json-schema"
 
@@ -32,21 +30,19 @@ def find_validator(kind: str, api_version: str, version: str) -> Draft202012Vali
     if other.exists():
         return Draft202012Validator(json.loads(other.read_text()))
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)  # networking.k8s.io/v1 → networking-v1
-    return Draft202012Validator(read_schema(version, f"{kind.lower()}-{group}"), registry=list_definitions(version))
+    schema = read_schema(version, f"{kind.lower()}-{group}")
+    return Draft202012Validator({**schema, "$id": "urn:one", "$defs": read_schema(version, "_definitions")["$defs"]})
 
 
 @functools.cache
-def list_definitions(version: str) -> Registry:
-    definitions = DRAFT202012.create_resource(read_schema(version, "_definitions"))
-    return Registry().with_resource("_definitions.json", definitions)
-
-
 def read_schema(version: str, name: str) -> Any:
-    return json.loads((BUILT_IN / f"v{version}.0-local-strict" / f"{name}.json").read_text())
+    """One schema, its references turned from those between files into those within one."""
+    text = (BUILT_IN / f"v{version}.0-local-strict" / f"{name}.json").read_text()
+    return json.loads(re.sub(r'"[^"]*_definitions\.json#', '"#', text))
 
 
 def describe(error: ValidationError) -> str:
-    return f"{'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
+    return f"{'.'.join(map(str, error.instance_path))}: {error.message[:300]}"
 
 
 def list_breaches(pod: Object) -> Iterator[str]:

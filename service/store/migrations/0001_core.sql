@@ -253,6 +253,7 @@ CREATE TABLE deliveries_done (
 CREATE INDEX deliveries_done_listed ON deliveries_done (tenant_id, delivery_id);
 CREATE INDEX deliveries_done_of_webhook ON deliveries_done (webhook_key, delivery_id);
 CREATE INDEX deliveries_done_of_message ON deliveries_done (message_id);
+CREATE INDEX deliveries_done_failed ON deliveries_done (finished_at) WHERE state = 5;
 CREATE INDEX deliveries_done_of_group ON deliveries_done (group_key) WHERE group_key IS NOT NULL;
 
 CREATE TABLE attempts (
@@ -306,4 +307,10 @@ CREATE TABLE partitions (                 -- time partitions that upkeep made, f
     name text PRIMARY KEY,
     starts_at timestamptz NOT NULL,
     ends_at timestamptz NOT NULL
+);
+
+-- How far operational events (webhooks disabled, deliveries exhausted) were told, per way of telling.
+CREATE TABLE operational_progress (
+    name text PRIMARY KEY,
+    told_until timestamptz NOT NULL DEFAULT now()
 );

@@ -36,7 +36,8 @@ history AS (
     )
     SELECT
         g.delivery_id, g.tenant_id, g.webhook_key, w.webhook_id, g.message_id, g.body_at, g.type, g.scope, g.group_key,
-        g.batch_key, g.job_id, g.generation, 7, 'batch_deleted', g.attempts, g.created_at, g.first_due_at, now(),
+        g.batch_key, g.job_id, g.generation, CASE WHEN g.resume_state >= 4 THEN g.resume_state ELSE 7 END,
+        CASE WHEN g.resume_state >= 4 THEN g.resume_reason ELSE 'batch_deleted' END, g.attempts, g.created_at, g.first_due_at, now(),
         g.extra, g.last_class, g.last_error
     FROM gone AS g
     JOIN webhooks AS w USING (webhook_key)

@@ -32,7 +32,8 @@ history AS (
     )
     SELECT
         e.delivery_id, e.tenant_id, e.webhook_key, w.webhook_id, e.message_id, e.body_at, e.type, e.scope, e.group_key,
-        e.batch_key, e.job_id, e.generation, 6, NULL, e.attempts, e.created_at, e.first_due_at, now(), e.extra,
+        e.batch_key, e.job_id, e.generation, CASE WHEN e.resume_state >= 4 THEN e.resume_state ELSE 6 END,
+        CASE WHEN e.resume_state >= 4 THEN e.resume_reason END, e.attempts, e.created_at, e.first_due_at, now(), e.extra,
         e.last_class, e.last_error
     FROM ended AS e
     JOIN webhooks AS w USING (webhook_key)

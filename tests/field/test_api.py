@@ -1,0 +1,163 @@
+"""Field cases that the admin API answers for."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.api import SEALER, URL_1, running_api
+from tests.support.delivering import Queue, deliver, until
+from tests.support.receivers import NO_CONTENT, answering, receive
+
+HOOK = "/v1/batches/nov/webhook"
+GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture
+async def api(database):
+    async with running_api(database) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A", "a\r\nX-B: b"),
+        ("X-A", "a\nb"),
+        ("X-A", "a\0b"),
+        ("X-A", "a\x7fb"),
+        ("X-A", 7),
+        ("X-A", {"nested": "object"}),
+        ("X-A", None),
+        ("X-A", " padded"),
+        ("X A", "a"),
+        ("X:A", "a"),
+        ("X-Ä", "a"),
+        ("", "a"),
+        ("X-A\r\nX-B", "a"),
+    ],
+)
+async def test_f14_crlf_in_custom_headers(api, name, value):
+    for method, path in (("PUT", HOOK), ("POST", "/v1/webhooks")):
+        reply = await api.call(method, path, {"url": URL_1, "custom_headers": {name: value}})
+        assert reply.status == 422
+        (error,) = reply.json["errors"]
+        assert (error["field"] == "custom_headers" and repr(name) in error["detail"]) or not name
+    assert await api.value("SELECT count(*) FROM webhooks") == 0
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "whsec_!!!!",
+        "whsec_",
+        "v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_-_KQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwQQ",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS=",
+        "whsec_" + "QUJD" * 22,
+        "whsec_ MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    ],
+)
+async def test_f46_secret_bytes(api, secret):
+    reply = await api.put(HOOK, {"url": URL_1, "secret": secret})
+    (error,) = reply.json["errors"]
+    assert reply.status == 422 and error["field"] == "secret" and "secret" in error["detail"]
+    assert secret.removeprefix("whsec_") not in reply.raw.decode() or len(secret) < 8
+
+
+async def test_f46_the_canonical_form_is_returned_once(api):
+    given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    made = await api.put(HOOK, {"url": URL_1, "secret": given})
+    assert made.json["secret"] == given
+    for reply in (await api.get(HOOK), await api.put(HOOK, {"url": URL_1, "secret": given})):
+        assert given not in reply.raw.decode()
+
+
+async def test_f57_a_deleted_webhook_gets_nothing_more(api, database):
+    release, asked = asyncio.Event(), []
+
+    async def slow(visit):
+        while True:
+            asked.append(await visit.request())
+            await release.wait()
+            await visit.say(NO_CONTENT)
+
+    async with receive(slow) as receiver, Queue(database) as queue, deliver(database, sealer=SEALER) as role:
+        await api.post("/v1/webhooks", {"url": receiver.url(), "id": "w"})
+        key = await api.value("SELECT webhook_key FROM webhooks")
+        await queue.deliveries(key, 100)
+        await until(lambda: asked, "the first POST")
+        await queue.wait("deliveries", "lease_token IS NOT NULL")
+        assert (await api.delete("/v1/webhooks/w")).status == 204
+        waiting = await api.value("SELECT count(*) FROM deliveries WHERE lease_token IS NULL")
+        assert (waiting, await api.value("SELECT count(*) FROM deliveries WHERE flag <> 2")) == (0, 0)
+        await until(lambda: role.parts.catalog.find(key).revision > 1, "the worker's knowledge")
+        on_wire = len(asked)
+        release.set()
+        await queue.wait("deliveries_done", "true", count=100)
+    rows = await api.fetch("SELECT state, reason, count(*) AS n FROM deliveries_done GROUP BY 1, 2 ORDER BY 1")
+    counts = {(row["state"], row["reason"]): row["n"] for row in rows}
+    assert counts == {(4, None): len(asked), (7, "webhook_deleted"): 100 - len(asked)}
+    assert len(asked) == on_wire
+
+
+async def test_f58_a_disabled_webhook_says_why_and_since_when(api, database):
+    async with receive(answering(GONE)) as receiver, deliver(database, sealer=SEALER) as role:
+        await api.put(HOOK, {"url": receiver.url()})
+        await api.finish("nov")
+        await until(lambda: role.watcher.disabled, "the disable")
+        shown = (await api.get(HOOK)).json
+    assert (shown["state"], shown["reason"]) == ("disabled", "gone")
+    assert "410" in shown["state_detail"] and shown["state_at"] and shown["last_error"] == "gone 410"
+    (delivery,) = await api.deliveries()
+    assert (delivery["state"], delivery["reason"]) == ("held", "disabled")
+
+
+async def test_f60_states_of_one_id_in_two_tenants_are_apart(api):
+    for tenant in ("t1", "t2"):
+        assert (await api.as_tenant(tenant).post("/v1/webhooks", {"url": URL_1, "id": "same"})).status == 201
+    await api.post("/v1/webhooks/same/pause")
+    assert (await api.get("/v1/webhooks/same")).json["state"] == "paused"
+    assert (await api.as_tenant("t2").get("/v1/webhooks/same")).json["state"] == "enabled"
+
+
+async def test_f67_every_url_valued_setting_goes_through_the_guard(api):
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "w"})
+    inside = "http://169.254.169.254/latest/meta-data"
+    for method, path in (("PUT", HOOK), ("POST", "/v1/webhooks"), ("PATCH", "/v1/webhooks/w")):
+        reply = await api.call(method, path, {"url": inside})
+        assert (reply.status, reply.code) == (422, "url_metadata_address")
+
+
+async def test_f69_no_oracle(api, database):
+    """Names that do not exist and names of closed addresses look the same to a tenant, and no answer is shown."""
+    writer = api.as_key(await api.make_key("write"))
+    page = answering(b"HTTP/1.1 500 x\r\nContent-Length: 6\r\n\r\nsecret")
+    async with receive(page) as receiver, deliver(database, sealer=SEALER):
+        await writer.post("/v1/webhooks", {"url": "http://nowhere.example/", "id": "a"})
+        await writer.post("/v1/webhooks", {"url": receiver.url(), "id": "b"})
+        blocked = await writer.post("/v1/webhooks/a/test")
+        answered = await writer.post("/v1/webhooks/b/test")
+    assert {**blocked.json, "delivery_id": ""} == {
+        "delivery_id": "", "state": "failed", "status": None, "class": "unreachable_name", "latency_ms": None,
+    }  # fmt: skip
+    assert answered.json["status"] == 500 and b"secret" not in answered.raw
+    shown = (await writer.get(f"/v1/deliveries/{blocked.json['delivery_id']}")).json
+    text = json.dumps(shown)
+    assert "dns_error" not in text and "blocked" not in text
+    assert shown["attempts"][0]["duration_ms"] is None
+
+
+async def test_f72_duplicates_and_transient_failures(api):
+    same = {"url": URL_1, "id": "one"}
+    first, second = await asyncio.gather(api.post("/v1/webhooks", same), api.post("/v1/webhooks", same))
+    assert sorted((first.status, second.status)) == [201, 409]
+    puts = await asyncio.gather(*(api.put(HOOK, {"url": URL_1}) for _ in range(4)))
+    assert sorted(reply.status for reply in puts) == [200, 200, 200, 201]
+    key = await api.make_key("read")
+    await api.parts.database.__aexit__(None, None, None)
+    away = await api.as_key(key).get("/v1/batches")
+    assert (away.status, away.code) == (503, "database_unavailable") and away.headers["Retry-After"]

@@ -1,0 +1,278 @@
+"""Breaker, recovery, disabling, and the short way from ingest to the wire."""
+
+from datetime import timedelta
+
+from service.delivery.attempting import AttemptRules
+from service.delivery.ready import ReadyDelivery
+from service.domain.attempts import Outcome, OutcomeClass
+from service.domain.health import Breaker, Health, HealthRules
+from service.store.catalog import WebhookCatalog
+from service.store.database import Database
+from service.store.health import dump_health, read_health
+from service.store.holds import Holds
+from service.upkeep.release import Release
+from tests.integration.test_delivery_leases import Scripted
+from tests.support.delivering import SEALER, Queue, Watcher, build_defaults, deliver, until
+from tests.support.receivers import NO_CONTENT, answering, receive
+
+FAILED = Outcome(OutcomeClass.HTTP_ERROR, 500)
+OK = Outcome(OutcomeClass.DELIVERED, 204)
+RULES = HealthRules(open_failures=3, open_after=timedelta(0), probe_base=timedelta(seconds=600))
+
+
+async def now_of(queue):
+    return await queue.connection.fetchval("SELECT now()")
+
+
+async def store_health(queue, webhook_key, health, breaker=0):
+    await queue.execute(
+        """INSERT INTO webhook_health (webhook_key, health, breaker) VALUES ($1, $2, $3)
+        ON CONFLICT (webhook_key) DO UPDATE SET health = $2, breaker = $3""",
+        webhook_key,
+        dump_health(health),
+        breaker,
+    )
+
+
+async def test_health_survives_its_stored_form(database):
+    async with Queue(database) as queue:
+        now = await now_of(queue)
+    health = Health(now, now, 3, now, 1, 5, Breaker.OPEN, 2, now, 4)
+    assert read_health(dump_health(health)) == health
+    assert read_health(None) is None
+
+
+async def test_a_breaker_opens_and_what_waits_stays_untouched(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender, defaults=build_defaults(rules=RULES)) as role:
+        hook = await queue.webhook("http://receiver.test/x")
+        await queue.deliveries(hook, 8)
+        for _ in range(3):
+            await sender.wait()
+            sender.end(FAILED)
+        await queue.wait("webhook_health", "breaker = 1 AND probe_at > now() + interval '500 seconds'")
+        await queue.wait("deliveries", "lease_token IS NULL", count=8)
+        assert await queue.count("deliveries", "attempts = 0 AND state = 0") == 5
+        assert role.parts.catalog.closed_lanes == {hook}
+        await queue.deliveries(hook, 1)
+        assert len(sender.requests) == 3
+
+
+async def test_recovery_starts_with_a_probe_and_ramps_up(database):
+    sender = Scripted()
+    async with Queue(database) as queue:
+        hook = await queue.webhook("http://receiver.test/x", max_in_flight=50)
+        now = await now_of(queue)
+        health = Health(now - timedelta(hours=1), failures=9, breaker=Breaker.OPEN, probes=1, probe_at=now)
+        await store_health(queue, hook, health, breaker=1)
+        await queue.deliveries(hook, 60)
+        async with deliver(database, sender=sender) as role:
+            seen = []
+            for allowed in (1, 2, 4, 8):
+                await sender.wait(allowed)
+                seen.append(len(sender.open))
+                sender.end(OK)
+                for _ in range(len(sender.open)):
+                    sender.end(OK)
+                if allowed == 1:
+                    continue
+            await until(lambda: role.parts.catalog.find(hook).health.breaker is Breaker.CLOSED or sender.open)
+    assert seen[0] == 1
+    assert seen[1] == 2
+    assert all(count <= 50 for count in seen)
+
+
+async def test_a_webhook_that_fails_for_days_is_disabled_once(database):
+    sender = Scripted()
+    async with Queue(database) as queue:
+        hook = await queue.webhook("http://receiver.test/x")
+        enabled_at = await now_of(queue) - timedelta(days=6)
+        await store_health(queue, hook, Health(enabled_at, failures=20, window=5, failed_windows=3, ramp=1))
+        await queue.deliveries(hook, 4)
+        async with deliver(database, sender=sender) as role:
+            await sender.wait()
+            sender.end(FAILED)
+            await queue.wait("webhooks", "state = 2 AND state_reason = 'failing' AND state_detail IS NOT NULL")
+            await queue.wait("deliveries", "state = 2 AND reason = 'disabled'", count=3)
+            await until(lambda: role.watcher.disabled == 1)
+            version = await queue.connection.fetchval("SELECT routing_version FROM tenants WHERE tenant_id = 't1'")
+    assert version == 1
+    assert len(sender.requests) <= 2  # the next one may have started before the rule was applied
+    assert [name for name, _ in role.watcher.events].count("webhook_disabled") == 1
+
+
+async def test_a_success_ends_the_rest_that_was_asked_for(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        hook = await queue.webhook("http://receiver.test/x", max_in_flight=2)
+        await queue.deliveries(hook, 1)
+        await sender.wait()
+        sender.end(OK)
+        await queue.deliveries(hook, 2)
+        await sender.wait(2)
+        sender.end(Outcome(OutcomeClass.HTTP_ERROR, 429, retry_after=("300",)))
+        await queue.wait("webhook_health", "held_until IS NOT NULL")
+        sender.end(OK)
+        await queue.wait("webhook_health", "held_until IS NULL")
+        assert not role.parts.catalog.find(hook).troubled
+
+
+async def test_what_another_process_learned_reaches_this_one(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        hook = await queue.webhook("http://receiver.test/x")
+        await queue.deliveries(hook, 1)
+        await sender.wait()
+        now = await now_of(queue)
+        health = Health(now, failures=9, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5))
+        await store_health(queue, hook, health, breaker=1)
+        await until(lambda: role.parts.catalog.find(hook).health.breaker is Breaker.OPEN)
+        await store_health(queue, hook, Health(now), breaker=0)
+        await until(lambda: role.parts.catalog.find(hook).health.breaker is Breaker.CLOSED)
+
+
+# --- upkeep -----------------------------------------------------------------------------------------------------------
+
+
+async def run_release(database, total=100.0):
+    watcher, due, ended = Watcher(), [], []
+    async with Database(database) as db:
+        release = Release(Holds(db, total), WebhookCatalog(db, SEALER), watcher, lambda: due.append(1), ended.extend)
+        await release.run_once()
+        await release.retry_undecryptable()
+    return watcher, due, ended
+
+
+async def test_held_deliveries_of_an_enabled_webhook_are_let_go(database):
+    async with Queue(database) as queue:
+        fine = await queue.webhook("http://receiver.test/x")
+        paused = await queue.webhook("http://receiver.test/y", state=1)
+        held = {"state": 2, "reason": "paused"}
+        (free,) = await queue.deliveries(fine, **held)
+        (other,) = await queue.deliveries(fine, state=2, reason="internal_error")
+        (stays,) = await queue.deliveries(paused, **held)
+        await queue.execute("UPDATE deliveries SET due_at = NULL, held_at = now() - interval '50 s'")
+        _, due, _ = await run_release(database)
+        assert due == [1]
+        row = await queue.live(free)
+        assert (row["state"], row["reason"], row["held_at"]) == (0, None, None)
+        assert row["first_due_at"] > row["created_at"] + timedelta(seconds=45)
+        assert [(await queue.live(each))["state"] for each in (other, stays)] == [2, 2]
+
+
+async def test_deliveries_held_too_long_end_except_a_batchs_newest_finish(database):
+    async with Queue(database) as queue:
+        hook = await queue.webhook("http://receiver.test/x", state=1)
+        old, newest = [
+            (await queue.deliveries(hook, state=2, reason="paused", scope=0, batch_key=1, generation=n))[0]
+            for n in (1, 2)
+        ]
+        (own_schedule,) = await queue.deliveries(
+            await queue.webhook("http://receiver.test/y", state=2, retry_schedule=[500]), state=2, reason="disabled"
+        )
+        await queue.execute(
+            """INSERT INTO batches (tenant_id, name, seq, incarnation_id, finish_message_id)
+            SELECT 't1', 'b', 1, 'i', message_id FROM deliveries WHERE delivery_id = $1""",
+            newest,
+        )
+        await queue.execute("UPDATE deliveries SET batch_key = (SELECT batch_key FROM batches) WHERE scope = 0")
+        await queue.execute("UPDATE deliveries SET due_at = NULL, held_at = now() - interval '150 s'")
+        watcher, _, _ = await run_release(database)
+        done = await queue.done(old)
+        assert (done["state"], done["reason"]) == (5, "held_too_long")
+        assert await queue.live(newest)
+        assert await queue.live(own_schedule)
+    assert watcher.finished == {"failed": 1}
+
+
+async def test_deliveries_behind_an_open_breaker_end_with_their_schedule(database):
+    async with Queue(database) as queue:
+        hook = await queue.webhook("http://receiver.test/x")
+        old, young = await queue.deliveries(hook, 2)
+        await store_health(queue, hook, Health(await now_of(queue), breaker=Breaker.OPEN), breaker=1)
+        await queue.shift(150, old)
+        _, _, ended = await run_release(database)
+        assert ended == [old]
+        assert (await queue.done(old))["reason"] == "exhausted"
+        assert await queue.live(young)
+
+
+async def test_undecryptable_webhooks_are_tried_again(database):
+    async with Queue(database) as queue:
+        (delivery_id,) = await queue.deliveries(
+            await queue.webhook("http://receiver.test/x"), state=2, reason="undecryptable"
+        )
+        await queue.execute("UPDATE deliveries SET due_at = NULL")
+        await run_release(database)
+        assert (await queue.live(delivery_id))["state"] == 0
+
+
+# --- the short way ----------------------------------------------------------------------------------------------------
+
+
+async def hand_over(queue, role, hook, lease):
+    """What ingest does: insert with the lease, commit, push."""
+    (delivery_id,) = await queue.deliveries(hook, lease_token=lease.token, lease_until=lease.until)
+    row = await queue.live(delivery_id)
+    at = row["created_at"].timestamp()
+    role.parts.handoff.push(
+        ReadyDelivery(
+            lease.token, lease.expires, delivery_id, hook, lease.lane, "t1", row["message_id"], row["type"], 1, None, 0,
+            at, at, 0, b"{}",
+        )
+    )  # fmt: skip
+    return delivery_id
+
+
+async def test_a_handed_over_delivery_is_sent_without_a_claim(database):
+    async with receive(answering(NO_CONTENT)) as receiver, Queue(database) as queue, deliver(database) as role:
+        hook = await queue.webhook(receiver.url())
+        await until(role.parts.engine.may_send)
+        ids = []
+        for _ in range(3):
+            lease = role.parts.handoff.reserve(hook, hook, "t1", None)
+            ids.append(await hand_over(queue, role, hook, lease))
+            await queue.wait("deliveries_done", "delivery_id = $1", ids[-1])
+        assert role.watcher.claimed == 0
+        assert role.parts.slots.reserved == 0
+    assert len(receiver.requests) == 3
+
+
+async def test_there_is_no_short_way_past_older_rows_limits_or_a_stop(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        handoff = role.parts.handoff
+        await until(role.parts.engine.may_send)
+        rated = await queue.webhook("http://receiver.test/r", rate_limit=5)
+        await role.parts.catalog.ensure([rated])
+        assert handoff.reserve(rated, rated, "t1", None) is None
+    assert handoff.reserve(1, 1, "t1", None) is None
+
+
+async def test_a_lane_that_is_behind_takes_the_long_way(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        hook = await queue.webhook("http://receiver.test/x")
+        await queue.deliveries(hook, 30)
+        await sender.wait()
+        assert role.parts.handoff.reserve(hook, hook, "t1", None) is None
+
+
+async def test_cancelled_room_is_free_again(database):
+    async with Queue(database) as queue, deliver(database) as role:
+        await until(role.parts.engine.may_send)
+        hook = await queue.webhook("http://receiver.test/x")
+        lease = role.parts.handoff.reserve(hook, hook, "t1", None)
+        assert role.parts.slots.reserved == 1
+        role.parts.handoff.cancel(lease)
+        assert role.parts.slots.reserved == 0
+
+
+async def test_what_is_pushed_after_the_stop_is_handed_back(database):
+    async with Queue(database) as queue, deliver(database, rules=AttemptRules()) as role:
+        await until(role.parts.engine.may_send)
+        hook = await queue.webhook("http://receiver.test/x")
+        lease = role.parts.handoff.reserve(hook, hook, "t1", None)
+        role.parts.engine._running = False
+        delivery_id = await hand_over(queue, role, hook, lease)
+        await queue.wait("deliveries", "delivery_id = $1 AND lease_token IS NULL", delivery_id)

@@ -50,9 +50,8 @@ async def open_service(configuration: Configuration, roles: frozenset[str], stop
         ops = OpsApp(basics.telemetry, basics.heartbeats, stop, checks)
         settings = configuration.settings
         ops_port = await stack.enter_async_context(serve_ops(ops, settings.ops_host, settings.ops_port))
-        checks["schema"] = never_ready
+        checks["started"] = never_ready
         await wait_for_schema(basics, stop)
-        del checks["schema"]
         workers: list[Worker] = [*build_common_workers(basics)]
         role = await add_deliver(stack, basics, workers, checks) if "deliver" in roles else None
         ingestor = build_ingestor(basics, role)
@@ -61,6 +60,7 @@ async def open_service(configuration: Configuration, roles: frozenset[str], stop
         if "ingest" in roles and settings.kafka_bootstrap_servers:
             workers += build_ingest(basics, ingestor, checks)
         api_port = await open_api(stack, basics, ingestor) if "api" in roles else 0
+        del checks["started"]
         yield Service(tuple(workers), basics.log, api_port, ops_port)
 
 

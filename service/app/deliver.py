@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from service.app.basics import Basics, build_profiles, build_registry
+from service.app.basics import Basics, build_profiles, build_registry, kafka_options
 from service.delivery.assembly import DeliverRole, EnginePorts, EngineSettings, build_deliver_role
 from service.delivery.attempting import AttemptRules
 from service.delivery.entries import SendingDefaults
 from service.domain.health import HealthRules
+from service.domain.operational import OperationalEvent, build_operational_body
 from service.domain.schedule import Schedule
 from service.domain.targets import parse_url
 from service.domain.webhooks import Scope
 from service.ingest.announcing import encode_json
 from service.ingest.applying import Ingestor
+from service.ingest.broker import BrokerUnavailable, Producer
 from service.lifecycle import (
     Worker,
     raise_descriptor_limit,
 )
+from service.ports import StoreUnavailable
 from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup
 from service.sender.pool import PoolLimits
@@ -135,10 +138,22 @@ def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
         Loop("replays", 1.0, admin.advance_replays),
         Loop("roll_up", 60.0, admin.roll_up),
         Loop("prune", 60.0, admin.prune),
-        Loop(
-            "operational", 5.0, OperationalNews(OperationalStore(basics.database, encode_json), "subscribers").run_once
-        ),
+        Loop("operational", 5.0, OperationalNews(news, "subscribers").run_once),
+        *(topic if basics.configuration.settings.operational_topic else ()),
     )
+
+
+async def _send(basics: Basics, events: Sequence[OperationalEvent]) -> None:
+    """Write operational events to their topic; a broker that is away is tried again, like a database that is."""
+    producer = Producer(kafka_options(basics.configuration), basics.configuration.settings.operational_topic)
+    try:
+        await producer.open()
+        for event in events:
+            await producer.send(event.tenant_id.encode(), build_operational_body(event, encode_json), ())
+    except BrokerUnavailable as error:
+        raise StoreUnavailable(str(error)) from error
+    finally:
+        await producer.close(1.0)
 
 
 def _waking(basics: Basics, role: DeliverRole | None) -> Callable[[], None]:

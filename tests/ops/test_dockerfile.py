@@ -185,10 +185,12 @@ async def test_the_service_runs_as_the_user_on_a_read_only_tree(replay, new_data
 
 
 async def wait_for(stream, event):
+    lines = []
     async for line in stream:
+        lines.append(line.decode())
         if line.startswith(b"{") and (record := json.loads(line)).get("event") == event:
             return record
-    raise AssertionError(f"it ended before {event}")
+    raise AssertionError(f"it ended before {event}: {''.join(lines)}")
 
 
 async def drained(process):

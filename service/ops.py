@@ -72,8 +72,9 @@ class OpsApp:
     async def readyz(self, _: web.Request) -> web.Response:
         """``{"ready": true, "stopping": false, "checks": {"database": true}}``; 503 when stopping or one is false."""
         stopping = self._stop.is_set()
-        results = await asyncio.gather(*(self._passes(check) for check in self._checks.values()))
-        checks = dict(zip(self._checks, results, strict=True))
+        asked = dict(self._checks)  # roles that open meanwhile add theirs
+        results = await asyncio.gather(*(self._passes(check) for check in asked.values()))
+        checks = dict(zip(asked, results, strict=True))
         ready = not stopping and all(results)
         return _answer(ready, {"ready": ready, "stopping": stopping, "checks": checks})
 

@@ -149,3 +149,15 @@ async def test_the_port_is_free_afterwards():
                 raise AssertionError
     async with serve_ops(OpsApp(made.telemetry, made.heartbeats, made.stop, {}), HOST, port) as again:
         assert again == port
+
+
+async def test_a_check_may_go_while_another_one_is_waited_for(ops):
+    async def forget() -> bool:
+        del ops.checks["forgetful"]
+        return True
+
+    ops.checks["forgetful"] = forget
+    status, answer = await ops.get_json("/readyz")
+    assert (status, answer["checks"]["forgetful"]) == (200, True)
+    status, answer = await ops.get_json("/readyz")
+    assert "forgetful" not in answer["checks"]

@@ -2,16 +2,16 @@
 ARG PYTHON=3.13-slim-bookworm
 
 FROM python:${PYTHON} AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1
 WORKDIR /src
 COPY requirements/ requirements/
-RUN ["python", "-m", "venv", "--without-pip", "/opt/webhookd"]
-RUN ["python", "-m", "pip", "--python=/opt/webhookd/bin/python", "install", "--require-hashes", "--only-binary=:all:", "--requirement=requirements/runtime.txt"]
 RUN ["python", "-m", "pip", "install", "--require-hashes", "--only-binary=:all:", "--requirement=requirements/build.txt"]
+RUN ["python", "-m", "venv", "--without-pip", "/opt/webhookd"]
+RUN ["uv", "pip", "install", "--python=/opt/webhookd/bin/python", "--require-hashes", "--only-binary=:all:", "--requirement=requirements/runtime.txt"]
 COPY LICENSE README.md pyproject.toml ./
 COPY service/ service/
 RUN ["python", "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir=/wheels", "."]
-RUN ["python", "-m", "pip", "--python=/opt/webhookd/bin/python", "install", "--no-deps", "--no-index", "--find-links=/wheels", "webhookd"]
+RUN ["uv", "pip", "install", "--python=/opt/webhookd/bin/python", "--no-deps", "--no-index", "--find-links=/wheels", "webhookd"]
 
 FROM python:${PYTHON}
 ARG VERSION=0.1.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,10 +57,6 @@ def started(job_id: str, **fields: Any) -> Event:
 def completed(job_id: str, status: str = "succeeded", **fields: Any) -> Event:
     """A finished job, with the producer's own word for how it ended."""
     return build_event("job.completed", job_id, **{"status": status, "completed_at": now(), **fields})
-
-
-def removed(job_id: str, **fields: Any) -> Event:
-    return build_event("job.removed", job_id, **fields)
 
 
 def sealed(**fields: Any) -> Event:
@@ -133,7 +129,6 @@ class Tenant:
     api: Api
     topic: Topic
     source: str = "native"
-    defaults: Event = field(default_factory=dict)
 
     @property
     def tenant_id(self) -> str:

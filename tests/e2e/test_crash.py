@@ -51,6 +51,7 @@ async def test_kill_at_random_moments_under_load(new_database, new_service, rece
         await receiver.wait_for(all_delivered(receiver, load))
         await tenant.idle()
         ledger = Ledger(receiver)
+        print(f"{len(ledger.repeated)} of {len(ledger.by_message)} messages were repeated")  # noqa: T201 - as above
         ledger.assert_nothing_lost(load)
         ledger.assert_only_unrecorded_repeated(faults)
         assert len(load.accepted) > KILLS

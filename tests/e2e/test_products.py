@@ -209,20 +209,21 @@ async def test_the_request_is_what_the_guide_says(tenant, receiver):
     await tenant.produce(completed("job_1", generation=3, metadata={"naïve": "😀 1.10"}))
     await receiver.wait_for(1)
     (arrival,) = receiver.arrivals
-    headers = dict(arrival.verify(webhook["secret"]).headers)
+    headers = {name.lower(): value for name, value in arrival.verify(webhook["secret"]).headers.items()}
     assert [signature.partition(",")[0] for signature in headers.pop("webhook-signature").split(" ")] == ["v1", "v1a"]
     assert headers.pop("webhook-id").startswith("msg_")
     assert len(headers.pop("webhook-timestamp")) == 10
-    assert int(headers.pop("Content-Length", headers.pop("content-length", 0))) == len(arrival.body)
-    assert headers.pop("Host", headers.pop("host", "")) in receiver.url
     assert headers.pop("user-agent").startswith("webhookd/")
     assert headers == {
+        "host": receiver.url.split("/")[2],
+        "content-length": str(len(arrival.body)),
         "content-type": "application/json",
         "accept-encoding": "identity",
         "webhook-attempt": "1",
         "webhook-event-type": "extraction.completed",
         "webhook-generation": "3",
-        "X-Api-Key": "k1",
+        "x-api-key": "k1",
     }
+    assert "X-Api-Key" in set(arrival.headers)
     assert arrival.data["job"]["metadata"] == {"naïve": "😀 1.10"}
     assert '"metadata":{"naïve":"😀 1.10"}'.encode() in arrival.body

@@ -445,11 +445,11 @@ async def test_trace_13_both_secrets_verify_during_the_overlap_and_one_after_it(
     old = (await batch.register(receiver))["secret"]
     await finish_with_two(batch)
     await receiver.wait_for(1)
-    rotated = await batch.post("webhook/rotate-secret", {"overlap_seconds": 2})
+    rotated = await batch.post("webhook/rotate-secret", {"overlap_seconds": 3})
     new = rotated["secret"]
     await tell_again(batch, receiver)
     overlap_ends = datetime.fromisoformat(rotated["previous_valid_until"]).timestamp()
-    await eventually(lambda: has_passed(overlap_ends + 0.1))
+    await eventually(lambda: has_passed(overlap_ends + 1))  # a timestamp is its second's beginning
     await tell_again(batch, receiver)
 
     before, during, after = receiver.arrivals

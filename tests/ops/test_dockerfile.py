@@ -24,6 +24,9 @@ STAGES = read_stages((ROOT / "Dockerfile").read_text())
 IMAGE = STAGES[-1]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
+# One worker builds, once; on a busy machine it takes a while.
+pytestmark = [pytest.mark.xdist_group("image"), pytest.mark.timeout(400)]
+
 
 def test_no_step_needs_a_shell():
     for stage in STAGES:
@@ -40,7 +43,7 @@ def test_the_image_is_slim_and_of_a_python_that_the_code_knows():
 
 
 def test_packages_are_pinned_by_hash_or_come_from_the_build():
-    installs = [line for stage in STAGES for line in stage.all("RUN") if '"pip"' in line]
+    installs = [line for stage in STAGES for line in stage.all("RUN") if '"install"' in line]
     assert installs
     for line in installs:
         assert "--require-hashes" in line or ("--no-index" in line and "--no-deps" in line)

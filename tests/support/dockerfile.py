@@ -98,8 +98,8 @@ class Replay:
 
     def _env(self, rest: str) -> None:
         pairs = dict(pair.split("=", 1) for pair in shlex.split(rest))
-        pairs.pop("PIP_NO_CACHE_DIR", None)  # what the image is spared, the next replay may use
-        self.environ |= {name: self.place(value) for name, value in pairs.items()}
+        kept = {name: value for name, value in pairs.items() if "_NO_CACHE" not in name}  # the next replay may use it
+        self.environ |= {name: self.place(value) for name, value in kept.items()}
 
     def _copy(self, rest: str) -> None:
         *sources, target = rest.split()
@@ -117,7 +117,9 @@ class Replay:
         program = shutil.which(words[0], path=self.environ["PATH"])
         assert program, words[0]
         kept = {
-            name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "UV_")) or name.endswith("_proxy")
+            name: os.environ[name]
+            for name in os.environ
+            if name.startswith(("PIP_", "UV_", "SSL_")) or name.endswith("_proxy")
         }
         result = subprocess.run(
             [program, *words[1:]],

@@ -34,8 +34,8 @@ def render_texts(values: Object | None = None, **options: Any) -> dict[str, str]
 
 
 def render_by_command(command: str, values_file: Path) -> list[Object]:
-    """The same by a `helm` on this machine."""
-    arguments = [command, "template", RELEASE, CHART, "--namespace", NAMESPACE, "--values", values_file]
+    """The same by a `helm` on this machine; one that `go install` made takes Kubernetes for an ancient one unless told."""
+    arguments = [command, "template", RELEASE, CHART, "-n", NAMESPACE, "-f", values_file, "--kube-version", "1.37.0"]
     return read_objects(subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=60).stdout)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,8 +25,14 @@ COMMANDS = {
 }
 
 
+def _end(*_: object) -> None:
+    """End on SIGTERM also as PID 1, which has no default handler; ``serve`` puts its own in place of this one."""
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
+    signal.signal(signal.SIGTERM, _end)
     parser = argparse.ArgumentParser(prog="webhookd", description="Tells receivers that extraction work is done.")
     parser.add_argument("--version", action="version", version=f"webhookd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

@@ -62,5 +62,6 @@ async def cancel(call: Call) -> Answer:
     """End a waiting delivery."""
     before = await _find(call)
     await redelivering.cancel(call.session, call.tenant_id, before.delivery_id)
+    call.parts.registry.finished("canceled", 1)
     change = Change(f"delivery {call.path['delivery_id']}", {"state": before.state}, {"state": "canceled"})
     return Answer(200, show_delivery(await _find(call), operator=call.operator), change=change)

@@ -52,6 +52,9 @@ async def open_service(configuration: Configuration, roles: frozenset[str], stop
         ops_port = await stack.enter_async_context(serve_ops(ops, settings.ops_host, settings.ops_port))
         checks["started"] = never_ready
         await wait_for_schema(basics, stop)
+        if stop.is_set():  # asked to end before the database was there
+            yield Service((), basics.log, 0, ops_port)
+            return
         workers: list[Worker] = [*build_common_workers(basics)]
         role = await add_deliver(stack, basics, workers, checks) if "deliver" in roles else None
         ingestor = build_ingestor(basics, role)

@@ -135,7 +135,13 @@ def build_registry(basics: Basics) -> Registry:
         settings.max_in_flight_per_webhook,
     )
     return Registry(
-        basics.sealer, lambda: basics.policy, defaults, basics.clock, basics.rng, settings.max_webhooks_per_tenant
+        basics.sealer,
+        lambda: basics.policy,
+        defaults,
+        basics.clock,
+        basics.rng,
+        settings.max_webhooks_per_tenant,
+        basics.telemetry.deliveries_finished,
     )
 
 

@@ -20,7 +20,6 @@ from service.ingest.worker import KafkaIngest
 from service.lifecycle import (
     Worker,
 )
-from service.logs import Logger
 from service.store.dead_letters import DeadLetters
 from service.store.ingesting import PostgresIngestStore
 from service.store.offsets import OffsetStore
@@ -68,7 +67,7 @@ def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> 
         clock=basics.clock,
         rng=basics.rng,
         heartbeats=basics.heartbeats,
-        tell=_tell_by_weight(basics.log),
+        tell=_tell_by_weight(basics),
         on_dead_letter=lambda: [wake() for wake in wake_mirror],
     )
     checks["database"] = basics.database.answers
@@ -83,13 +82,24 @@ def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> 
     return [worker, mirror]
 
 
-def _tell_by_weight(log: Logger) -> Callable[..., object]:
+def _tell_by_weight(basics: Basics) -> Callable[..., object]:
     """Lines that somebody must act on are errors, the ordinary course of things is information."""
-    weighed = {
-        "record_failed": log.error,
+    log = basics.log
+
+    def record_failed(event: str, **fields: Any) -> None:
+        basics.telemetry.own_fault("internal_error")
+        log.error(event, **fields)
+
+    weighed: dict[str, Callable[..., object]] = {
+        "record_failed": record_failed,
         "record_unreadable": log.error,
         "missed_records": log.error,
         "partitions_assigned": log.info,
         "database_back": log.info,
     }
-    return lambda event, **fields: weighed.get(event, log.warning)(event, **fields)
+
+    def tell(event: str, **fields: Any) -> object:
+        write: Callable[..., object] = weighed.get(event, log.warning)
+        return write(event, **fields)
+
+    return tell

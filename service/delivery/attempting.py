@@ -252,7 +252,7 @@ class Attempts:
         self._observer.attempt(
             outcome,
             slot_wait=row.started - row.ready,
-            first_delay=epoch - row.created if first and not row.waited_for_limits else None,
+            first_delay=epoch - max(row.created, row.first_due) if first and not row.waited_for_limits else None,
             latency=epoch + outcome.duration - row.created if outcome.kind is OutcomeClass.DELIVERED else None,
         )
 

@@ -59,6 +59,7 @@ class Announcement:
     anomalies: Counter[str] = field(default_factory=Counter)
     messages: Counter[tuple[str, bool]] = field(default_factory=Counter)
     handed: list[HandedOver] = field(default_factory=list)
+    finished: Counter[str] = field(default_factory=Counter)
     left: int = 0  # due deliveries that take the long way
 
 
@@ -90,6 +91,7 @@ class Announcer:
         await transaction.save_batches(b for b in workspace.batches.values() if b.changed)
         await transaction.retire(workspace.deletions)
         await self._write(announcement, transaction)
+        announcement.finished.update(transaction.finished)
 
     # Jobs
 

@@ -30,6 +30,9 @@ class IngestObserver(Protocol):
     def messages(self, scope: str, *, renotified: bool, count: int) -> None:
         """Count messages."""
 
+    def deliveries_finished(self, state: str, count: int = 1) -> None:
+        """Count deliveries that have left the queue."""
+
     def job_event_lag(self, seconds: float) -> None:
         """Note how long an event took from happening to being committed."""
 
@@ -106,6 +109,8 @@ class Ingestor:
         self._announcer.committed(announcement)
         for (scope, renotified), count in announcement.messages.items():
             self._observer.messages(scope, renotified=renotified, count=count)
+        for state, count in announcement.finished.items():
+            self._observer.deliveries_finished(state, count)
 
     async def _announce(self, announcement: Announcement, transaction: IngestTransaction, workspace: Workspace) -> None:
         await self._inherit(transaction, workspace)

@@ -53,6 +53,10 @@ class IngestTransaction(Protocol):
     def now(self) -> datetime:
         """The database's instant of the transaction's start."""
 
+    @property
+    def finished(self) -> Mapping[str, int]:
+        """How many deliveries the transaction has ended, by state."""
+
     async def fence(self, owner: str, positions: Mapping[Partition, int]) -> frozenset[Partition]:
         """Store the offsets of partitions that ``owner`` still owns; return the others."""
 

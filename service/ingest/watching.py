@@ -86,7 +86,7 @@ class Watchdog:
                 await consumer.ping()
                 self.answered()
         except BrokerUnavailable:
-            pass
+            self._forget(frozenset())  # an old figure says nothing while Kafka is away
         self.progressed()
 
     def _compare(self, ends: Mapping[Partition, int], positions: Mapping[Partition, int]) -> None:

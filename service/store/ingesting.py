@@ -6,9 +6,10 @@ Belongs here: what only ingest and settling need of the store. Does not belong h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from service.domain.batches import Batch
@@ -45,6 +46,7 @@ class PostgresIngestTransaction:
     routing: RoutingCopy
     one_shots: OneShots
     now: datetime
+    finished: Counter[str] = field(default_factory=Counter)
 
     async def fence(self, owner: str, positions: Mapping[Partition, int]) -> frozenset[Partition]:
         """Store the offsets of partitions that ``owner`` still owns; return the others."""
@@ -199,7 +201,9 @@ class PostgresIngestTransaction:
         rows = [(batch.key, at) for batch, at in deletions]
         left = await self.session.fetch("batches_retire", *columns(rows, 2)) if rows else []
         for row in left:
-            await self._move_registration(ended[row["batch_key"]], row["webhook_key"])
+            self.finished["canceled"] += row["canceled"]
+            if row["webhook_key"] is not None:
+                await self._move_registration(ended[row["batch_key"]], row["webhook_key"])
 
     async def _move_registration(self, ended: Batch, webhook_key: int) -> None:
         following = await self.session.find("batches_find_following", ended.tenant_id, ended.name, ended.seq)
@@ -226,10 +230,14 @@ class PostgresIngestTransaction:
 
     async def enqueue(self, deliveries: Sequence[NewDelivery]) -> list[QueuedDelivery]:
         """Queue deliveries (see ``service.store.queueing``)."""
-        return await queueing.enqueue(self.session, deliveries, wake=False)
+        return await queueing.enqueue(self.session, deliveries, wake=False, on_superseded=self._count_superseded)
+
+    def _count_superseded(self, count: int) -> None:
+        self.finished["superseded"] += count
 
     async def insert_finished(self, deliveries: Sequence[FinishedDelivery]) -> None:
         """Store deliveries that are finished as they are made."""
+        self.finished.update(d.state for d in deliveries)
         if deliveries:
             await self.session.execute("deliveries_insert_done", *columns(map(_finished_row, deliveries), 13))
 

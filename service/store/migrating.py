@@ -1,25 +1,25 @@
 """Bringing the schema up to date, and telling whether this code can serve the schema that is there.
 
-Belongs here: Alembic's API around one connection. Does not belong here: what the schema is (``migrations/``).
+Belongs here: Alembic's API around one connection. Does not belong here: what the schema is (``migrations/``). Alembic is
+imported only to migrate: looking at the schema is part of every start, and has to be quick.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import asyncpg
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from service import __version__
 from service.store.database import translated
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+FOLDER = Path(__file__).parent / "migrations"
 LOCK_KEY = 0x7765_6268  # "webh": one migration at a time
+PATIENCE = 10.0
 
 
 class SchemaUnfit(Exception):
@@ -27,65 +27,87 @@ class SchemaUnfit(Exception):
 
 
 async def migrate(dsn: str) -> None:
-    """Run all revisions that are missing. Raises StoreUnavailable."""
-    await _with_connection(dsn, _upgrade)
+    """Run all revisions that are missing; none on a schema that a later release has made and this one can serve.
 
-
-async def check_schema(dsn: str) -> None:
-    """Raise SchemaUnfit when this code cannot serve the schema, StoreUnavailable when the database is away."""
-    current, oldest_code = await _with_connection(dsn, _inspect)
-    known = [revision.revision for revision in _scripts().walk_revisions()]
-    if current is None:
-        raise SchemaUnfit("the database has no schema yet: run 'webhookd migrate'")
-    if current == known[0]:
+    Raises StoreUnavailable, SchemaUnfit.
+    """
+    if await _is_of_later_release(dsn):
         return
-    if current in known:
-        raise SchemaUnfit(f"the schema is at {current}, this code needs {known[0]}: run 'webhookd migrate'")
-    if _version(oldest_code) > _version(__version__):
-        raise SchemaUnfit(f"the schema serves releases from {oldest_code} on, this is {__version__}: upgrade webhookd")
+    from sqlalchemy.ext.asyncio import create_async_engine
 
-
-async def is_current(dsn: str) -> bool:
-    """Tell whether every revision that this code knows has run. Raises StoreUnavailable."""
-    current, _ = await _with_connection(dsn, _inspect)
-    return bool(current == _scripts().get_current_head())
-
-
-async def _with_connection(dsn: str, work: Any) -> Any:
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn, timeout=10.0))
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn, timeout=PATIENCE))
     try:
         with translated():
             async with engine.connect() as connection:
-                return await connection.run_sync(work)
+                await connection.run_sync(_upgrade)
     finally:
         await engine.dispose()
 
 
 def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
     connection.exec_driver_sql(f"SELECT pg_advisory_lock({LOCK_KEY})")
     connection.commit()
-    config = _config()
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
     connection.commit()
     connection.exec_driver_sql(f"SELECT pg_advisory_unlock({LOCK_KEY})")
 
 
-def _inspect(connection: Connection) -> tuple[str | None, str]:
-    current = MigrationContext.configure(connection).get_current_revision()
+async def check_schema(dsn: str) -> None:
+    """Raise SchemaUnfit when this code cannot serve the schema, StoreUnavailable when the database is away."""
+    current, oldest_code = await _inspect(dsn)
+    known = _list_revisions()
     if current is None:
-        return None, __version__
-    return current, connection.exec_driver_sql("SELECT oldest_code FROM schema_info").scalar_one()
+        raise SchemaUnfit("the database has no schema yet: run 'webhookd migrate'")
+    if current == known[-1]:
+        return
+    if current in known:
+        raise SchemaUnfit(f"the schema is at {current}, this code needs {known[-1]}: run 'webhookd migrate'")
+    _check_oldest(oldest_code)
 
 
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    return config
+async def _is_of_later_release(dsn: str) -> bool:
+    current, oldest_code = await _inspect(dsn)
+    if current is None or current in _list_revisions():
+        return False
+    _check_oldest(oldest_code)
+    return True
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+def _check_oldest(oldest_code: str) -> None:
+    if _version(oldest_code) > _version(__version__):
+        raise SchemaUnfit(f"the schema serves releases from {oldest_code} on, this is {__version__}: upgrade webhookd")
+
+
+async def is_current(dsn: str) -> bool:
+    """Tell whether every revision that this code knows has run. Raises StoreUnavailable."""
+    current, _ = await _inspect(dsn)
+    return current is not None and current >= _list_revisions()[-1]
+
+
+async def _inspect(dsn: str) -> tuple[str | None, str]:
+    """Return the revision that the schema is at, None for none, and the oldest release that it serves."""
+    with translated():
+        connection = await asyncpg.connect(dsn, timeout=PATIENCE, command_timeout=PATIENCE)
+        try:
+            if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+                return None, __version__
+            current: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+            if current is None:
+                return None, __version__
+            return current, await connection.fetchval("SELECT oldest_code FROM schema_info")
+        finally:
+            await connection.close(timeout=PATIENCE)
+
+
+def _list_revisions() -> list[str]:
+    """Return all revisions in order: their names begin with their number."""
+    return sorted(path.stem for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 
 def _version(text: str) -> tuple[int, ...]:

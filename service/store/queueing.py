@@ -6,8 +6,9 @@ deciding who gets one (``domain.routing``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from service.ports import NewDelivery, NewMessage, QueuedDelivery
 from service.store.codes import Extra, Scope
@@ -49,17 +50,23 @@ async def insert_messages(session: Session, messages: Sequence[NewMessage], body
 
 
 async def enqueue(
-    session: Session, deliveries: Sequence[NewDelivery], *, wake: bool = True
+    session: Session,
+    deliveries: Sequence[NewDelivery],
+    *,
+    wake: bool = True,
+    on_superseded: Callable[[int], object] = lambda _: None,
 ) -> list[QueuedDelivery]:
     """Queue deliveries inside the caller's transaction, superseding older ones of the same work and webhook.
 
     A message that is queued for a webhook already stays as it is and is not returned. The caller makes sure that the
     message has no finished delivery for the webhook. Workers are told when the transaction commits, unless the caller
-    does it (``wake`` false): a NOTIFY inside makes commits wait for each other.
+    does it (``wake`` false): a NOTIFY inside makes commits wait for each other. ``on_superseded`` is told how many ended.
     """
     if not deliveries:
         return []
-    waits = await _supersede(session, [d for d in deliveries if d.group_key is not None])
+    older = await _supersede(session, [d for d in deliveries if d.group_key is not None])
+    waits = {(row["group_key"], row["webhook_key"]): row["delivery_id"] for row in older if row["on_wire"]}
+    on_superseded(len(older) - len(waits))
     rows = (_row(d, waits.get((d.group_key, d.webhook_key))) for d in deliveries)
     queued = await session.fetch("deliveries_insert", *columns(rows, 16))
     result = [QueuedDelivery(q["delivery_id"], q["webhook_key"], q["message_id"], q["due"]) for q in queued]
@@ -68,12 +75,11 @@ async def enqueue(
     return result
 
 
-async def _supersede(session: Session, deliveries: Sequence[NewDelivery]) -> dict[tuple[int | None, int], int]:
+async def _supersede(session: Session, deliveries: Sequence[NewDelivery]) -> list[Any]:
     if not deliveries:
-        return {}
+        return []
     rows = ((d.group_key, d.webhook_key, d.generation, d.message_id) for d in deliveries)
-    flagged = await session.fetch("deliveries_supersede", *columns(rows, 4))
-    return {(row["group_key"], row["webhook_key"]): row["delivery_id"] for row in flagged}
+    return await session.fetch("deliveries_supersede", *columns(rows, 4))
 
 
 def _row(d: NewDelivery, waits_for: int | None) -> tuple[object, ...]:

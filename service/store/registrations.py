@@ -281,7 +281,8 @@ async def delete_batch_webhook(session: Session, registry: Registry, tenant_id: 
 
 async def _retire(session: Session, registry: Registry, webhook: StoredWebhook) -> None:
     await session.execute("webhook_delete", webhook.webhook_key, registry.clock.now())
-    await session.execute("webhook_cancel_deliveries", webhook.webhook_key, "webhook_deleted")
+    tag = await session.execute("webhook_cancel_deliveries", webhook.webhook_key, "webhook_deleted")
+    registry.finished("canceled", int(tag.rpartition(" ")[2]))
     await announce(session, webhook.tenant_id)
 
 

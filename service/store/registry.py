@@ -32,7 +32,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Shared parts. ``policy`` is asked at each use, since operators may reload it."""
+    """Shared parts. ``policy`` is asked at each use, since operators may reload it; ``finished`` counts deliveries that a
+    script has ended, by state.
+    """
 
     sealer: Sealer
     policy: Callable[[], EgressPolicy]
@@ -40,6 +42,7 @@ class Registry:
     clock: Clock
     rng: Rng
     max_webhooks_per_tenant: int = 1000
+    finished: Callable[[str, int], object] = lambda _state, _count: None
 
     def new_id(self, prefix: str) -> str:
         """Draw an id that nobody can guess: 130 bits in base 32 after a prefix."""

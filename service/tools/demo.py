@@ -11,8 +11,9 @@ import argparse
 import asyncio
 import socket
 import sys
+from asyncio.subprocess import Process
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _demo(console: Console, *, keep: bool) -> int:
     async with AsyncExitStack() as stack:
         parts = await _start(stack, console)
-        receipts = await asyncio.wait_for(_tell_story(parts, console), 3 * PATIENCE)
+        receipts = await asyncio.wait_for(_while_it_lives(parts, _tell_story(parts, console)), 3 * PATIENCE)
         well = _report(console, receipts)
         if keep:
             console.print(f"API docs  {parts.api}/docs\nMetrics   {parts.ops}/metrics\nCtrl-C ends it.")
@@ -80,6 +81,19 @@ class Parts:
     http: ClientSession
     producer: AIOKafkaProducer
     receiver: SampleReceiver
+    process: Process
+
+
+async def _while_it_lives(parts: Parts, story: Coroutine[Any, Any, list[Receipt]]) -> list[Receipt]:
+    """Tell the story, as long as the service lives. Raises ServiceEnded."""
+    async with asyncio.TaskGroup() as group:
+        told, ended = group.create_task(story), group.create_task(parts.process.wait())
+        await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not told.done():
+            told.cancel()
+            raise ServiceEnded(parts.process.returncode)
+        ended.cancel()
+    return told.result()
 
 
 async def _start(stack: AsyncExitStack, console: Console) -> Parts:
@@ -90,13 +104,13 @@ async def _start(stack: AsyncExitStack, console: Console) -> Parts:
     await _create_topic(broker)
     receiver = await stack.enter_async_context(SampleReceiver.listen())
     operator_key, environment = _environment(database, broker, SystemRng())
-    api, ops = await stack.enter_async_context(_service(environment))
+    api, ops, process = await stack.enter_async_context(_service(environment))
     headers = {"authorization": f"Bearer {operator_key}", "x-tenant-id": TENANT}
     http = await stack.enter_async_context(ClientSession(headers=headers))
     producer = AIOKafkaProducer(bootstrap_servers=broker)
     await producer.start()
     stack.push_async_callback(producer.stop)
-    return Parts(api, ops, http, producer, receiver)
+    return Parts(api, ops, http, producer, receiver, process)
 
 
 def _environment(database: str, broker: str, rng: Rng) -> tuple[str, dict[str, str]]:
@@ -120,21 +134,21 @@ def _environment(database: str, broker: str, rng: Rng) -> tuple[str, dict[str, s
 
 
 @asynccontextmanager
-async def _service(environment: dict[str, str]) -> AsyncIterator[tuple[str, str]]:
+async def _service(environment: dict[str, str]) -> AsyncIterator[tuple[str, str, Process]]:
     """Run ``webhookd serve`` inside, as a process of its own; yields the addresses of its API and operations port."""
     command = (sys.executable, "-m", "service", "serve")
     process = await asyncio.create_subprocess_exec(*command, env=environment)
     api, ops = (f"http://127.0.0.1:{environment[f'WEBHOOKD_{name}_PORT']}" for name in ("API", "OPS"))
     try:
         await asyncio.wait_for(_until_ready(process, ops), PATIENCE)
-        yield api, ops
+        yield api, ops, process
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
 
 
-async def _until_ready(process: asyncio.subprocess.Process, ops: str) -> None:
+async def _until_ready(process: Process, ops: str) -> None:
     async with ClientSession() as http:
         while process.returncode is None:
             with suppress(ClientError):

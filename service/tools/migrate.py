@@ -12,7 +12,7 @@ import sys
 from service.config import MIGRATE, ConfigError, load_configuration
 from service.ports import StoreUnavailable
 from service.store.database import Database
-from service.store.migrating import is_current, migrate
+from service.store.migrating import SchemaUnfit, is_current, migrate
 from service.store.partitions import Partitions
 
 
@@ -31,6 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     dsn = configuration.settings.database_url.get_secret_value()
     try:
         return asyncio.run(_check(dsn) if arguments.check else _migrate(dsn))
+    except SchemaUnfit as refusal:
+        print(refusal, file=sys.stderr)
+        return 2
     except StoreUnavailable as error:
         print(f"the database does not answer ({error}): see WEBHOOKD_DATABASE_URL", file=sys.stderr)
         return 1

@@ -1,6 +1,7 @@
 -- The end of an incarnation: its own registration is retired, and batch deliveries that are not finished are canceled;
 -- one that is on the wire is flagged, so that anything but a success cancels it. A registration written after the
--- deletion happened belongs to the next incarnation ($2 is when) and is left for the caller.
+-- deletion happened belongs to the next incarnation ($2 is when) and is left for the caller. Returns first how many
+-- deliveries were canceled, then those registrations.
 WITH ended AS (
     SELECT * FROM unnest($1::bigint[], $2::timestamptz[]) AS e (batch_key, ended_at)
 ),
@@ -42,6 +43,9 @@ history AS (
     FROM gone AS g
     JOIN webhooks AS w USING (webhook_key)
 )
-SELECT w.webhook_key, w.batch_key, w.settle_seconds
+SELECT e.batch_key, NULL::bigint AS webhook_key, (SELECT count(*)::integer FROM gone) AS canceled
+FROM (SELECT min(batch_key) AS batch_key FROM ended) AS e
+UNION ALL
+SELECT e.batch_key, w.webhook_key, 0
 FROM ended AS e
 JOIN webhooks AS w ON w.batch_key = e.batch_key AND w.kind = 0 AND w.deleted_at IS NULL AND w.written_at > e.ended_at

@@ -1,5 +1,5 @@
 -- Make room for newer deliveries of the same work: older ones of the same webhook that are not on the wire end as
--- superseded; one that is on the wire is flagged, and returned so that the newer one can wait for it.
+-- superseded; one that is on the wire is flagged, so that the newer one can wait for it. Returns both.
 WITH newer AS (
     SELECT *
     FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[]) AS n (group_key, webhook_key, generation, message_id)
@@ -38,4 +38,6 @@ history AS (
     FROM ended AS e
     JOIN webhooks AS w USING (webhook_key)
 )
-SELECT delivery_id, group_key, webhook_key FROM flagged
+SELECT delivery_id, group_key, webhook_key, true AS on_wire FROM flagged
+UNION ALL
+SELECT delivery_id, group_key, webhook_key, false FROM ended

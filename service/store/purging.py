@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from json import JSONEncoder
 from typing import Any, Final
@@ -98,10 +99,10 @@ class TenantPurge:
         await self._retire_webhooks()
         deleted: Counter[str] = Counter()
         for name in _STATEMENTS:
-            deleted += await self._repeat(lambda session, name=name: self._delete(session, name))
+            deleted += await self._repeat(partial(self._delete, name))
         deleted += await self._repeat(self._delete_batches)
         for name in (*(("purge_webhooks",) if webhooks else ()), *_STATEMENTS_AFTER):
-            deleted += await self._repeat(lambda session, name=name: self._delete(session, name))
+            deleted += await self._repeat(partial(self._delete, name))
         deleted += await self._delete_letters()
         for name in ("purge_pauses", "purge_tenant"):
             async with self._database.transaction() as session:
@@ -132,7 +133,7 @@ class TenantPurge:
             deleted += _counted(row)
         return deleted
 
-    async def _delete(self, session: Session, name: str) -> Any:
+    async def _delete(self, name: str, session: Session) -> Any:
         return await session.find(name, self._tenant_id, self._per_batch)
 
     async def _delete_batches(self, session: Session) -> Any:

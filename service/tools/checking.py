@@ -140,8 +140,8 @@ def _read_keys(secrets: Sequence[str]) -> Guesses[Key]:
 
 def _find_fit(readings: _Readings, body: bytes) -> _Fit | None:
     """The fit with the fewest repairs; the body's guesses, which cost most, only after all else has failed."""
-    parts = (readings.keys, readings.ids, readings.timestamps, readings.signatures)
-    combined = list(product(*(guesses.readings for guesses in parts)))
+    parts = (readings.keys.readings, readings.ids.readings, readings.timestamps.readings, readings.signatures.readings)
+    combined = list(product(*parts))
     for bodies in ([Guess(body)], [Guess(original, story) for original, story in list_originals(body)]):
         fits = (_Fit(*combination, one) for one in bodies for combination in combined)
         for fit in sorted(fits, key=lambda fit: fit.repairs):

@@ -143,13 +143,13 @@ def guess_id(text: str) -> Guesses[str]:
 
 def guess_timestamp(text: str) -> Guesses[int]:
     """Read ``webhook-timestamp``: unix seconds in ASCII digits."""
-    if not re.fullmatch(r"[0-9]{1,18}", text):
+    if not re.fullmatch(r"[0-9]{1,19}", text):
         at = _read_other_time(text)
-        problem = f"is {at[1]}, not unix seconds" if at else "is not unix seconds in ASCII digits"
-        return Guesses((Guess(at[0], problem),) if at else (), problem)
+        why = f"is {at[1]}, not unix seconds" if at else "is not unix seconds in ASCII digits"
+        return Guesses((Guess(at[0], why),) if at else (), why)
     number = int(text)
     readings = [Guess(number, None if str(number) == text else "has zeros in front")]
-    problem = None
+    problem: str | None = None
     for name, unit in (("milliseconds", 1_000), ("microseconds", 1_000_000), ("nanoseconds", 1_000_000_000)):
         if unit * 10**8 <= number < unit * MILLISECONDS:
             problem = f"is in {name}; it has to be in seconds"

@@ -31,7 +31,9 @@ MAX_BODY_BYTES = 16 << 20
 MAX_DELAY = 3600.0
 _REMEMBERED = 10_000  # ids, to tell repeats
 _SHOWN_LINES = 400
+_SHOWN_CHARACTERS = 4_000  # of a line
 _STATUSES = range(200, 1000)
+_PORTS = range(65_536)
 _HINT = (
     "The service reaches it only if it is let: WEBHOOKD_ALLOW_HTTP=true, WEBHOOKD_EGRESS_ALLOW=127.0.0.1/32:* and "
     "WEBHOOKD_EGRESS_PORTS=*. Ctrl-C ends it."
@@ -56,7 +58,9 @@ class Manners:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0: any that is free (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=parse_port, default=DEFAULT_PORT, help="0: any that is free (default: %(default)s)"
+    )
     parser.add_argument(
         "--secret", action="append", required=True, help="whsec_… (or whpk_… for v1a); several: any of them may fit"
     )
@@ -81,11 +85,19 @@ def run(arguments: argparse.Namespace) -> int:
     listener = Listener(arguments.secret, manners, SystemClock(), Console(highlight=False))
     try:
         return run_on_uvloop(_listen(listener, arguments.host, arguments.port))
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         print(escape(f"cannot listen on {arguments.host}:{arguments.port}: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+def parse_port(text: str) -> int:
+    """Read a port. Raises ValueError."""
+    port = int(text)
+    if port not in _PORTS:
+        raise ValueError("a port is between 0 and 65535")
+    return port
 
 
 def parse_statuses(text: str) -> tuple[int, ...]:
@@ -187,7 +199,8 @@ class Listener:
     def _show_body(self, body: bytes) -> None:
         lines = pretty(body)
         for line in lines[:_SHOWN_LINES]:
-            self.console.print(JSONHighlighter()(Text(f"  {line}")), soft_wrap=True)
+            more = " …" if len(line) > _SHOWN_CHARACTERS else ""
+            self.console.print(JSONHighlighter()(Text(f"  {line[:_SHOWN_CHARACTERS]}{more}")), soft_wrap=True)
         if len(lines) > _SHOWN_LINES:
             self.say(f"  … {len(lines) - _SHOWN_LINES} lines more")
 

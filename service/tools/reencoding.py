@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -57,8 +58,8 @@ def _list_transports(body: bytes) -> Iterator[tuple[bytes, str]]:
     yield body.replace(b"\r\n", b"\n"), "its line ends became CR LF"
     yield body.replace(b"\n", b"\r\n"), "its line ends became LF"
     for encoding in ("latin-1", "cp1252"):
-        yield from _attempt(lambda e=encoding: body.decode().encode(e), f"UTF-8 was read as {encoding}")
-        yield from _attempt(lambda e=encoding: body.decode(e).encode(), f"UTF-8 was written as {encoding}")
+        yield from _attempt(partial(_recode, body, "utf-8", encoding), f"UTF-8 was read as {encoding}")
+        yield from _attempt(partial(_recode, body, encoding, "utf-8"), f"UTF-8 was written as {encoding}")
     if body[:2] in {b"b'", b'b"'}:
         yield from _attempt(
             lambda: ast.literal_eval(body.decode()), "these are not the bytes but Python's print of them"
@@ -75,8 +76,12 @@ def _list_rewrites(body: bytes) -> Iterator[tuple[bytes, str]]:
     elif isinstance(document, dict | list):
         for ordered, why in ((document, ""), (_as_sent(document), "keys in another order")):
             for separators, ascii_only in _STYLES:
-                original = _encode(ordered, separators, ascii_only=ascii_only)
-                yield original, _describe_rewrite(body, original, why)
+                for original, _ in _attempt(partial(_encode, ordered, separators, ascii_only), ""):
+                    yield original, _describe_rewrite(body, original, why)
+
+
+def _recode(body: bytes, read_as: str, written_as: str) -> bytes:
+    return body.decode(read_as).encode(written_as)
 
 
 def _attempt(convert: Callable[[], Any], story: str) -> Iterator[tuple[bytes, str]]:
@@ -95,7 +100,7 @@ def _parse(body: bytes) -> Any:
         return None
 
 
-def _encode(document: Any, separators: tuple[str, str], *, ascii_only: bool) -> bytes:
+def _encode(document: Any, separators: tuple[str, str], ascii_only: bool) -> bytes:  # noqa: FBT001 - from a table
     text = json.JSONEncoder(separators=separators, ensure_ascii=ascii_only).encode(document)
     return text.encode("utf-8", "surrogatepass")
 

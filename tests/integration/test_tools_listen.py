@@ -21,7 +21,7 @@ from tests.support.service import PROGRAM, find_free_port
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
-BODY = '{"type":"extraction.completed","data":{"name":"Zoë 🎉 \u202e[bold]\u009b31m","n":1}}'.encode()
+BODY = '{"type":"extraction.completed","timestamp":null,"data":{"name":"Zoë 🎉 \u202e[bold]\u009b31m","n":1}}'.encode()
 
 
 def signed(body=BODY, secret=SECRET, message_id="msg_1", at=None):
@@ -58,10 +58,12 @@ async def listening(*secrets, **manners):
     listener = Listener(list(secrets) or [SECRET], Manners(**manners), SystemClock(), console)
     runner = web.AppRunner(listener.build(), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with ClientSession() as http:
-        yield Listening(f"http://127.0.0.1:{runner.addresses[0][1]}", http, printed)
-    await runner.cleanup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        async with ClientSession() as http:
+            yield Listening(f"http://127.0.0.1:{runner.addresses[0][1]}", http, printed)
+    finally:
+        await runner.cleanup()
 
 
 async def test_valid_is_204_and_shown():
@@ -83,7 +85,7 @@ async def test_what_does_not_verify_is_401_and_says_why():
             (signed(secret=OTHER), "secret: does not fit"),
             (signed(at=1), "too old"),
             ({}, "webhook-id is missing"),
-            (signed(BODY + b" "), "bytes: "),
+            (signed(BODY + b"\n"), "bytes: its last line end was cut off"),
         ):
             assert await listener.post(headers) == 401
             assert says in listener.printed
@@ -140,7 +142,14 @@ def parse(*words):
 def test_arguments():
     given = parse("--secret", SECRET, "--status", "503,200", "--delay", "1.5", "--drop")
     assert (given.status, given.delay, given.drop, given.host) == ((503, 200), 1.5, True, "127.0.0.1")
-    for bad in (("--status", "99"), ("--status", "x"), ("--delay", "-1"), ("--delay", "nan"), ("--port", "x")):
+    for bad in (
+        ("--status", "99"),
+        ("--status", "x"),
+        ("--delay", "-1"),
+        ("--delay", "nan"),
+        ("--port", "x"),
+        ("--port", "65536"),
+    ):
         with pytest.raises(SystemExit):
             parse("--secret", SECRET, *bad)
     with pytest.raises(SystemExit):
@@ -150,7 +159,6 @@ def test_arguments():
 def test_unusable_secrets_and_ports_are_said(capsys):
     assert listen.run(parse("--secret", "whsec_!!!!")) == 2
     assert "padded standard base64" in capsys.readouterr().err
-    assert listen.run(parse("--secret", SECRET, "--port", "99999")) == 1
     assert listen.run(parse("--secret", SECRET, "--host", "192.0.2.1", "--port", "0")) == 1
     assert "cannot listen on 192.0.2.1:0" in capsys.readouterr().err
 

@@ -138,6 +138,11 @@ class Service:
         return f"http://127.0.0.1:{self.settings['WEBHOOKD_OPS_PORT']}"
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

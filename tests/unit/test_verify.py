@@ -120,6 +120,7 @@ def test_the_tolerance_is_five_minutes(now, says):
     [
         (f"{NOW}000", "milliseconds"),
         (f"{NOW}123456", "microseconds"),
+        (f"{NOW}123456789", "nanoseconds"),
         (f"{NOW}.0", "written otherwise"),
         (f"0{NOW}", "zeros"),
         (datetime.fromtimestamp(NOW, UTC).isoformat(), "RFC 3339"),
@@ -267,6 +268,12 @@ def test_two_wrongs_are_both_named():
 def test_nothing_makes_it_raise_or_pass(body, message_id, timestamp, signature):
     given = headers(id=message_id, timestamp=timestamp, signature=signature)
     assert wrong(given, body)
+
+
+@pytest.mark.parametrize("depth", [90, 500, 900, 990, 2000, 200_000])
+def test_deep_json_is_no_trouble(depth):
+    assert Part.BYTES in wrong(body=b"[" * depth + b"]" * depth)
+    assert Part.BYTES in wrong(body=b'{"a":' * depth + b"1" + b"}" * depth)
 
 
 @given(st.binary(max_size=200))

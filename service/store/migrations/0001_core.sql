@@ -10,7 +10,8 @@ INSERT INTO schema_info (oldest_code) VALUES ('0.1.0');
 
 CREATE TABLE tenants (
     tenant_id text COLLATE "C" PRIMARY KEY,
-    routing_version bigint NOT NULL DEFAULT 0,  -- grows with every change that routing must see
+    -- Grows with every change that routing must see; begins at the time, so that a purged tenant's is never used again.
+    routing_version bigint NOT NULL DEFAULT (extract(EPOCH FROM clock_timestamp()) * 1000)::bigint,
     signing_secrets bytea,                      -- sealed; the default secret, for one-shot URLs
     created_at timestamptz NOT NULL DEFAULT now()
 );

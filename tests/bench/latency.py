@@ -1,0 +1,182 @@
+"""P4 and P5: how long a record takes to its receiver, beside a bare loop and beside receivers that hang.
+
+Belongs here: bursts at a rate, and their percentiles. The instants are taken by the producer and the receiver, on one
+clock; see `receiver`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import orjson
+
+from tests.bench.metering import percentile
+from tests.bench.queue import HANGING_BODY, fill, opened_queue, register
+from tests.bench.reporting import Figure
+from tests.bench.stage import ADDRESS, BenchError, Stage
+
+TENANTS = 50
+HEALTHY = 100
+HANGING_EACH = 5
+HANGING_TIMEOUT = "3s"
+P50, P99 = 0.5, 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One way from a topic to the receiver."""
+
+    topic: str
+    tenants: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """The receiver that says when each POST came."""
+
+    stage: Stage
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{ADDRESS}:{self.port}/hooks/webhook"
+
+    async def list_latencies(self, run: str, count: int) -> list[float]:
+        """Milliseconds from produced to received, once all came. Raises BenchError if some do not."""
+        deadline = time.monotonic() + self.stage.scale.patience
+        while len(found := await self._ask(run)) < count:
+            if time.monotonic() > deadline:
+                raise BenchError(f"{len(found)} of {count} records arrived")
+            await asyncio.sleep(0.1)
+        return [each / 1e6 for each in found]
+
+    async def count_hanging(self) -> int:
+        """How many attempts have been left without an answer."""
+        found: int = await self._ask("")
+        return found
+
+    async def _ask(self, path: str):
+        async with self.stage.http.get(f"http://{ADDRESS}:{self.port}/{path}") as answer:
+            return orjson.loads(await answer.read())
+
+
+@asynccontextmanager
+async def opened_receiver(stage: Stage, *options: object) -> AsyncIterator[Clocked]:
+    async with stage.child("receiver", *options) as (_, port):
+        yield Clocked(stage, int(port))
+
+
+async def burst(receiver: Clocked, line: Line, rate: int, seconds: float) -> list[float]:
+    """Latencies, in ms, of records that are produced at a rate."""
+    stage = receiver.stage
+    run = stage.new_name("burst")
+    written = await stage.ask(
+        *("producing", stage.broker, line.topic, run, "--rate", rate, "--seconds", seconds, "--tenants", line.tenants)
+    )
+    return await receiver.list_latencies(run, written["written"])
+
+
+@asynccontextmanager
+async def opened_lines(stage: Stage, receiver: Clocked) -> AsyncIterator[dict[str, Line]]:
+    """A bare loop, the product in one process, and the product in split roles, each with a topic of its own."""
+    async with AsyncExitStack() as stack:
+        bare = Line(await stage.new_topic(), TENANTS)
+        await stack.enter_async_context(stage.child("bare_loop", stage.broker, bare.topic, receiver.url))
+        lines = {"bare": bare}
+        for name, processes in (("one", (("ingest", "deliver"),)), ("split", (("ingest",), ("deliver",)))):
+            topic, database = await stage.new_topic(), await stage.new_database()
+            async with opened_queue(database) as queue:
+                await register(queue, [receiver.url], TENANTS)
+            for roles in processes:
+                await stack.enter_async_context(stage.service(database, *roles, topic=topic))
+            lines[name] = Line(topic, TENANTS)
+        for line in lines.values():  # warm-up
+            await burst(receiver, line, stage.scale.rates[0], min(2.0, stage.scale.seconds))
+        yield lines
+
+
+Samples = dict[tuple[str, int], list[tuple[float, float]]]
+
+
+async def measure_latency(stage: Stage) -> list[Figure]:
+    """P4."""
+    samples: Samples = defaultdict(list)
+    async with opened_receiver(stage) as receiver, opened_lines(stage, receiver) as lines:
+        for number in range(min(3, stage.scale.repeats)):
+            for rate in stage.scale.rates:
+                stage.tell(f"P4: {rate}/s, repetition {number + 1}")
+                for name, line in lines.items():
+                    found = await burst(receiver, line, rate, stage.scale.seconds)
+                    samples[name, rate].append((percentile(found, P50), percentile(found, P99)))
+    return [
+        figure
+        for name in ("one", "split")
+        for rate in stage.scale.rates
+        for figure in _compare(samples, name, rate)
+    ]
+
+
+def _compare(samples: Samples, name: str, rate: int) -> list[Figure]:
+    figures = []
+    for column, label, target in ((0, "p50", 2.0), (1, "p99", 15.0)):
+        ours, bare = (statistics.median(each[column] for each in samples[way, rate]) for way in (name, "bare"))
+        split = ",split" if name == "split" else ""
+        raw = f"{ours:.1f} ms, bare loop {bare:.1f} ms"
+        figures.append(Figure("P4", ours - bare, target, f"{label}@{rate}/s{split}", raw))
+    return figures
+
+
+# --- P5 -----------------------------------------------------------------------------------------------------------
+
+
+async def measure_fairness(stage: Stage) -> list[Figure]:
+    """P5."""
+    found: defaultdict[int, list[float]] = defaultdict(list)
+    ways = {0: "", 1: "hang-in-1-tenant", stage.scale.hanging: f"hang-in-{stage.scale.hanging}-tenants"}
+    async with opened_receiver(stage) as receiver:
+        for number in range(min(3, stage.scale.repeats)):
+            for tenants in ways:
+                stage.tell(f"P5: {ways[tenants] or 'nothing hangs'}, repetition {number + 1}")
+                found[tenants].append(await _measure_healthy(stage, receiver, tenants))
+    alone = statistics.median(found[0])
+    return [_build_fairness(stage, label, statistics.median(found[tenants]), alone) for tenants, label in ways.items() if label]
+
+
+def _build_fairness(stage: Stage, label: str, beside: float, alone: float) -> Figure:
+    raw = f"p99 {beside:.1f} ms, alone {alone:.1f} ms, at {stage.scale.healthy_rate}/s"
+    return Figure("P5", beside / alone, 1.5, label, raw)
+
+
+async def _measure_healthy(stage: Stage, receiver: Clocked, hanging_tenants: int) -> float:
+    """The p99 of the healthy ones, in ms, while deliveries to the others hang."""
+    topic, database = await stage.new_topic(), await stage.new_database()
+    line = Line(topic, HEALTHY)
+    async with opened_queue(database) as queue:
+        await register(queue, [receiver.url], HEALTHY)
+        async with stage.service(database, "ingest", "deliver", topic=topic, request_timeout=HANGING_TIMEOUT):
+            await burst(receiver, line, stage.scale.healthy_rate, 1.0)
+            if hanging_tenants:
+                await _let_hang(stage, receiver, queue, hanging_tenants)
+            latencies = await burst(receiver, line, stage.scale.healthy_rate, 2 * stage.scale.seconds)
+    return percentile(latencies, P99)
+
+
+async def _let_hang(stage: Stage, receiver: Clocked, queue, tenants: int) -> None:
+    """Queue deliveries that will hang; return once as many attempts do as can be expected."""
+    urls, before = [receiver.url], await receiver.count_hanging()
+    keys: Sequence[int] = await register(queue, urls, stage.scale.hanging, tenants=tenants, first=HEALTHY)
+    await fill(
+        queue.connection, keys, stage.new_name("hang"), HANGING_EACH * stage.scale.hanging, body=HANGING_BODY
+    )
+    expected = min(50, stage.scale.hanging) if tenants == 1 else stage.scale.hanging // 4  # 50: of a tenant at a host
+    deadline = time.monotonic() + 20
+    while await receiver.count_hanging() - before < expected:
+        if time.monotonic() > deadline:
+            raise BenchError("the hanging receivers were not attempted")
+        await asyncio.sleep(0.1)

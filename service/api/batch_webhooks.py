@@ -7,13 +7,13 @@ from dataclasses import replace
 from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import BatchWebhookPut, Renotify, Reveal, RotateSecret
-from service.api.names import is_name
 from service.api.problems import not_found, rule_broken
 from service.api.settings_of import put_request
 from service.api.test_sends import send_test
 from service.api.views import audit_webhook, describe_batch_webhook
 from service.api.webhook_calls import enable_webhook, pause_webhook, revoke_previous, rotate_webhook_secret
 from service.domain.events import BatchRef
+from service.domain.ids import is_name
 from service.store import batches, registrations, renotifying, webhooks
 from service.store.batches import SeenBatch
 from service.store.webhooks import StoredWebhook

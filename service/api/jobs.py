@@ -7,9 +7,9 @@ from service.api.batch_webhooks import batch_name
 from service.api.calls import Answer, Call
 from service.api.cursors import read_number, read_text, write_number, write_text
 from service.api.models import Page
-from service.api.names import is_name
 from service.api.problems import not_found, rule_broken
 from service.api.views import describe_job, show_batch, show_batch_detail, show_delivery
+from service.domain.ids import is_name
 from service.store import batches, delivery_views
 from service.store.batches import SeenBatch
 from service.store.delivery_views import DeliveryFilter

@@ -5,19 +5,10 @@ Belongs here: rules about characters and lengths. Does not belong here: what a n
 
 from __future__ import annotations
 
-import unicodedata
 from urllib.parse import unquote_to_bytes
 
 from service.api.problems import Problem
-
-MAX_NAME = 255
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a text may name a tenant, batch or job: 1-255 code points, none Cc or Cs, not ``.`` or ``..``."""
-    if not 1 <= len(text) <= MAX_NAME or text in {".", ".."}:
-        return False
-    return not any(unicodedata.category(character) in {"Cc", "Cs"} for character in text)
+from service.domain.ids import is_name
 
 
 def check_name(text: str) -> str:

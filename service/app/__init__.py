@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.app.api import open_api
-from service.app.basics import build_common_workers, open_basics, wait_for_schema
+from service.app.basics import build_common_workers, check_files, open_basics, wait_for_schema
 from service.app.deliver import add_deliver, build_upkeep
 from service.app.ingest import build_ingest, build_ingestor
 from service.config import Configuration
@@ -43,7 +43,10 @@ class Service:
 
 @asynccontextmanager
 async def open_service(configuration: Configuration, roles: frozenset[str], stop: Stop) -> AsyncIterator[Service]:
-    """Open all parts of the given roles; yields once they listen. Raises SchemaUnfit, OSError for a taken port."""
+    """Open all parts of the given roles; yields once they listen. Raises ConfigError for what a
+    setting's file holds, SchemaUnfit, OSError for a taken port.
+    """
+    check_files(configuration)
     async with AsyncExitStack() as stack:
         basics = await open_basics(stack, configuration)
         checks: dict[str, Any] = {}

@@ -5,12 +5,14 @@ Belongs here: building and opening these. Does not belong here: what a role adds
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
 from service.app.probing import ClockSkewProbe
-from service.config import Configuration, SecretReload, SecretSource, parse_encryption_keys
+from service.config import ConfigError, Configuration, SecretReload, SecretSource, parse_encryption_keys
 from service.delivery.waking import Waker
 from service.domain.egress import EgressPolicy, parse_policy
 from service.domain.profiles import ProfileSet
@@ -28,6 +30,7 @@ from service.logs import Logger, Redactor, configure, get_logger
 from service.ports import StoreUnavailable
 from service.profiles import load_profiles
 from service.sealing import Sealer
+from service.sender import build_tls_context
 from service.sender.names import ascii_host
 from service.store.database import Database
 from service.store.listening import DueNotifier
@@ -90,6 +93,24 @@ def _build_policy(configuration: Configuration) -> EgressPolicy:
         nat64_prefixes=settings.nat64_prefixes,
         to_ascii=ascii_host,
     )
+
+
+def check_files(configuration: Configuration) -> None:
+    """Read what settings point at, before anything is opened. Raises ConfigError, a line for each that is unusable."""
+    settings, problems = configuration.settings, []
+    readers: dict[str, Callable[[], object]] = {
+        "PROFILES_DIR": lambda: load_profiles([settings.profiles_dir] if settings.profiles_dir else []),
+        "CA_FILE": lambda: build_tls_context(str(settings.ca_file or "")),
+        "KAFKA_CA_FILE": lambda: ssl.create_default_context(cafile=settings.kafka_ca_file),
+    }
+    for name, read in readers.items():
+        try:
+            read()
+        except (ValueError, OSError) as error:  # ssl.SSLError is an OSError
+            words = " ".join(str(error).split()).removeprefix(f"WEBHOOKD_{name} ")
+            problems.append(f"WEBHOOKD_{name}: {words}")
+    if problems:
+        raise ConfigError(problems)
 
 
 async def wait_for_schema(basics: Basics, stop: Stop) -> None:

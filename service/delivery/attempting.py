@@ -259,13 +259,13 @@ class Attempts:
     def _meet_own_fault(self, row: ReadyDelivery, fault: OwnFault) -> None:
         """No attempt is recorded and no retry is used; everybody waits a moment for what we lack."""
         self._observer.own_fault(fault.kind)
-        self._tell("own_fault", kind=fault.kind, detail=fault.detail, delivery_id=row.delivery_id)
+        self._tell("own_fault", kind=fault.kind, detail=fault.detail, delivery_id=f"dlv_{row.delivery_id}")
         self.cool_until = self._clock.monotonic() + COOL_OFF
         self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
 
     def _meet_bug(self, row: ReadyDelivery, entry: Entry, error: Exception) -> None:
         self._observer.own_fault("internal_error")
-        self._tell("internal_error", delivery_id=row.delivery_id, webhook_id=entry.webhook_id, exc_info=error)
+        self._tell("internal_error", delivery_id=f"dlv_{row.delivery_id}", webhook_id=entry.webhook_id, exc_info=error)
         self._recorder.decide(decide_without_attempt(row, entry, Verdict.BROKEN, self._instants.now()))
 
 
@@ -285,7 +285,7 @@ def build_block(row: ReadyDelivery, entry: Entry, timestamp: int) -> bytes:
 def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome) -> dict[str, object]:
     """The fields that every log line about an attempt has."""
     return {
-        "delivery_id": row.delivery_id,
+        "delivery_id": f"dlv_{row.delivery_id}",
         "message_id": row.message_id,
         "webhook_id": entry.webhook_id,
         "tenant_id": row.tenant_id,

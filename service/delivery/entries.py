@@ -6,6 +6,7 @@ Belongs here: everything that can be prepared once per revision. Does not belong
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -20,7 +21,7 @@ from service.domain.headers import list_sendable
 from service.domain.health import DEFAULT_RULES, Breaker, Health, HealthRules, build_health, find_allowance
 from service.domain.outbound import compile_headers
 from service.domain.schedule import Schedule
-from service.domain.signing import Secret, Signer, build_signer
+from service.domain.signing import KeyPair, Secret, Signer, build_signer
 from service.domain.targets import Refusal, Target
 from service.domain.webhooks import WebhookState
 
@@ -200,8 +201,15 @@ def _find_obstacle(source: WebhookSource, signer: Signer | None) -> Reason | Non
 
 
 def _build_signer(source: WebhookSource) -> Signer:
-    pairs = [Ed25519PrivateKey.from_private_bytes(secret.key) for secret in source.ed25519[:1]]
-    return build_signer(source.hmac, [pair.sign for pair in pairs])
+    """All live pairs sign, like all live secrets: during an overlap a receiver may still know the older one."""
+    pairs = [
+        KeyPair(
+            Ed25519PrivateKey.from_private_bytes(secret.key).sign,
+            secret.expires_at.timestamp() if secret.expires_at else math.inf,
+        )
+        for secret in source.ed25519
+    ]
+    return build_signer(source.hmac, pairs)
 
 
 def _build_block(source: WebhookSource, user_agent: str) -> bytes:

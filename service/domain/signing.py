@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from base64 import b64decode
 from binascii import Error as Base64Error
 from binascii import b2a_base64
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from service.domain.schedule import later
 
@@ -72,6 +73,13 @@ class RotationRefused:
 _State = tuple[_Hash, _Hash, float]  # inner, outer, unix seconds at which it ends
 
 
+class KeyPair(NamedTuple):
+    """An Ed25519 pair: ``sign`` takes the signed bytes and returns the 64 raw signature bytes, until unix seconds."""
+
+    sign: Callable[[bytes], bytes]
+    until: float = math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class Signer:
     """The keyed hash states of one webhook, made once per revision and used for every attempt.
@@ -80,7 +88,7 @@ class Signer:
     """
 
     _states: tuple[_State, ...] = field(repr=False)
-    _ed25519: tuple[Callable[[bytes], bytes], ...] = field(default=(), repr=False)
+    _ed25519: tuple[KeyPair, ...] = field(default=(), repr=False)
 
     def sign(self, message_id: str, timestamp: int, body: bytes) -> str:
         """Value of ``webhook-signature`` over ``id.timestamp.body``: newest secret first, single spaces between.
@@ -97,12 +105,13 @@ class Signer:
                 outer.update(inner.digest())
                 entries.append("v1," + b2a_base64(outer.digest(), newline=False).decode())
         if self._ed25519:
-            entries += ["v1a," + b2a_base64(sign(signed), newline=False).decode() for sign in self._ed25519]
+            live = [pair for pair in self._ed25519 if timestamp < pair.until]
+            entries += ["v1a," + b2a_base64(pair.sign(signed), newline=False).decode() for pair in live]
         return " ".join(entries)
 
 
-def build_signer(secrets: Iterable[Secret], ed25519: Sequence[Callable[[bytes], bytes]] = ()) -> Signer:
-    """Prepare a signer. Each ``ed25519`` callable takes the signed bytes and returns the 64 raw signature bytes."""
+def build_signer(secrets: Iterable[Secret], ed25519: Sequence[KeyPair] = ()) -> Signer:
+    """Prepare a signer; ``ed25519`` are the live pairs, newest first."""
     ordered = _newest_first(secrets)
     return Signer(tuple(_prepare(secret) for secret in ordered), tuple(ed25519))
 

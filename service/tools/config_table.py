@@ -35,6 +35,12 @@ def run_config() -> int:
             print(line, file=sys.stderr)
         return 2
     console = Console()
+    if not console.is_terminal:  # a pipe or a file wants whole lines to search
+        for row in rows:
+            print(
+                _escaped(f"{row.name}={row.value}  # {row.source}; default {row.default}; {row.range}; {row.meaning}")
+            )
+        return 0
     for group in dict.fromkeys(row.group for row in rows):
         console.print(_table(group, [row for row in rows if row.group == group]))
     return 0

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from service.config import MIGRATE, ConfigError, load_configuration, parse_duration
+from service.domain.ids import is_name
 from service.lifecycle import Clock, Rng, SystemClock, SystemRng
 from service.ports import StoreUnavailable
 from service.store import keys
@@ -79,7 +80,9 @@ async def _create(arguments: argparse.Namespace, database: Database) -> str:
 
 
 def check_roles(tenant_id: str | None, roles: Sequence[str]) -> None:
-    """Raise ValueError, one clear line, for roles that are unknown or do not fit the tenant."""
+    """Raise ValueError, one clear line, for roles that are unknown or do not fit the tenant, or no tenant id."""
+    if tenant_id is not None and not is_name(tenant_id):
+        raise ValueError("a tenant id has 1 to 255 characters, no control characters, and is not . or ..")
     unknown = sorted(set(roles) - set(ROLES))
     if unknown or not roles:
         raise ValueError(f"roles are {', '.join(ROLES)}")

@@ -52,7 +52,7 @@ async def register(
 ) -> list[int]:
     """Make account webhooks, one a tenant unless ``tenants`` says into how many they go; return their keys."""
     tenants = tenants or count
-    columns = {"max_in_flight": MAX_IN_FLIGHT, **columns}
+    columns = {"max_in_flight": MAX_IN_FLIGHT, "scopes": ["job"], "event_types": ["*"], **columns}
     async with queue.connection.transaction():
         keys = [
             await queue.webhook(

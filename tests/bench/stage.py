@@ -68,7 +68,7 @@ QUICK = Scale(
     200_000, 10_000, (1_000, 10_000), 60.0, 500,
 )  # fmt: skip
 SMOKE = Scale(
-    "smoke", 200, 200, 50, 1, 0.5, (200,), 100, 20, (40, 10),
+    "smoke", 200, 512, 50, 1, 0.5, (200,), 100, 20, (40, 10),
     500, 100, (10, 100), 3.0, 10, 20.0,
 )  # fmt: skip
 
@@ -210,9 +210,10 @@ class Stage:
         log = self.directory / f"{self.new_name(name)}.log"
         async with running(*_as_module(name, arguments), output=log) as process:
             try:
-                yield process, await read_line(process)
+                line = await read_line(process)
             except BenchError as error:
                 raise BenchError(f"{name}: {error}: {log.read_text()[-2000:]}") from error
+            yield process, line
 
     async def ask(self, name: str, *arguments: object) -> Any:
         """Run a module of the bench to its end; the JSON that it prints."""

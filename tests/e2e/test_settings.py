@@ -41,6 +41,26 @@ async def test_each_wrong_setting_has_a_line():
     assert names == ["WEBHOOKD_API_PORT", "WEBHOOKD_LEESE", "WEBHOOKD_RETRY_SCHEDULE"]
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("profiles_dir", "own.toml", 'name = "own"\n[status]\ndone = "finished"\n'),
+        ("profiles_dir", "own.toml", "name = \n"),
+        ("ca_file", "ca.pem", "no certificate"),
+        ("kafka_ca_file", "ca.pem", "no certificate"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_stops_the_start_with_one_line(tmp_path, name, file, content):
+    (tmp_path / file).write_text(content)
+    path = tmp_path if name == "profiles_dir" else tmp_path / file
+    protocol = {"kafka_security_protocol": "SSL", "kafka_bootstrap_servers": "127.0.0.1:1"}
+    settings = build_settings(DATABASE, **{name: path}, **(protocol if name == "kafka_ca_file" else {}))
+    ended = await run_program("serve", settings=settings)
+    assert ended.status == 2
+    (only,) = ended.stderr.splitlines()
+    assert only.startswith(f"WEBHOOKD_{name.upper()}: ")
+
+
 async def test_what_kubernetes_injects_is_no_setting():
     injected = {
         "WEBHOOKD_PORT": "tcp://10.0.0.1:80",
@@ -98,7 +118,7 @@ async def test_config_shows_values_and_masks_secrets():
     ended = await run_program("config", settings=build_settings(DATABASE, retry_schedule="7s,9s"))
     assert ended.status == 0
     assert "WEBHOOKD_RETRY_SCHEDULE" in ended.stdout
-    assert "7s,9s" in ended.stdout
+    assert "WEBHOOKD_RETRY_SCHEDULE=7s,9s  # env; default 5s,5m,30m,2h,5h,10h,14h,20h,24h" in ended.stdout
     assert "s3cret-password" not in ended.stdout
     assert OPERATOR_KEY not in ended.stdout
 

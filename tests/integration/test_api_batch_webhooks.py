@@ -107,6 +107,13 @@ async def test_another_url_flags_what_is_on_the_wire_and_sends_a_failed_finish(a
     assert (again["delivery_id"], again["state"], again["attempt_count"]) == (delivery["delivery_id"], "pending", 0)
 
 
+async def test_a_shorter_settle_window_counts_for_a_batch_that_waits(api):
+    await api.put(HOOK, {"url": URL_1, "settle_seconds": 3600})
+    await api.connection.execute("UPDATE batches SET settle_due_at = now() + interval '1 hour'")
+    await api.put(HOOK, {"url": URL_1, "settle_seconds": 0})
+    assert await api.value("SELECT settle_due_at <= now() FROM batches")
+
+
 async def test_another_setting_restarts_nothing(api):
     await api.put(HOOK, {"url": URL_1})
     await api.finish("nov")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from service.domain.signing import Secret, build_signer, format_secret, rotate
+from service.domain.signing import KeyPair, Secret, build_signer, format_secret, rotate
 from service.ingest.parsing import Parser
 from service.profiles import load_profiles
 from tests.support.documents import ROOT
@@ -39,7 +39,7 @@ def body_of(name):
 
 def sign(body, secrets=SECRETS, at=None, message_id="msg_1"):
     timestamp = int(time.time()) if at is None else at
-    signature = build_signer(secrets, [lambda signed: b"e" * 64]).sign(message_id, timestamp, body)
+    signature = build_signer(secrets, [KeyPair(lambda signed: b"e" * 64)]).sign(message_id, timestamp, body)
     return {"webhook-id": message_id, "webhook-timestamp": str(timestamp), "webhook-signature": signature}
 
 

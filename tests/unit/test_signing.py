@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from service.domain.signing import (
     MAX_LIVE_SECRETS,
+    KeyPair,
     RotationProblem,
     RotationRefused,
     Secret,
@@ -64,7 +65,7 @@ def test_known_answer_ed25519_with_a_signer_from_outside():
     pair = base64.b64decode("6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==")
     private = ed25519.Ed25519PrivateKey.from_private_bytes(pair[:32])
     _, message_id, timestamp, body, _ = VECTORS[0]
-    assert build_signer([], [private.sign]).sign(message_id, timestamp, body) == (
+    assert build_signer([], [KeyPair(private.sign)]).sign(message_id, timestamp, body) == (
         "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg=="
     )
 
@@ -149,9 +150,17 @@ def test_f48_a_kept_signer_signs_with_the_time_of_the_attempt():
     assert signer.sign("msg_1", 1_700_000_000, b"{}") != signer.sign("msg_1", 1_700_000_600, b"{}")
 
 
+def test_every_live_key_pair_signs_newest_first_until_it_ends():
+    at = int(NOW.timestamp())
+    signer = build_signer([], [KeyPair(lambda _: b"n" * 64), KeyPair(lambda _: b"o" * 64, at + 1)])
+    new, old = (f"v1a,{base64.b64encode(letter * 64).decode()}" for letter in (b"n", b"o"))
+    assert signer.sign("msg_1", at, b"{}") == f"{new} {old}"
+    assert signer.sign("msg_1", at + 1, b"{}") == new
+
+
 def test_f49_several_keys_newest_first_single_spaces_ed25519_last():
     secrets = rotate(current(KEYS[0]), KEYS[1], NOW)
-    header = build_signer(reversed(secrets), [lambda signed: signed[:3] + b"!" * 61]).sign(
+    header = build_signer(reversed(secrets), [KeyPair(lambda signed: signed[:3] + b"!" * 61)]).sign(
         "msg_1", int(NOW.timestamp()), b"{}"
     )
     entries = header.split(" ")

@@ -1,5 +1,5 @@
--- The next $7 messages of a tenant, and which of them are the newest of their batch or job and have no delivery for the
--- webhook.
+-- The next $7 messages of a tenant, and which of them are the newest of their live batch or job and have no delivery
+-- for the webhook.
 WITH page AS (
     SELECT *
     FROM messages AS m
@@ -14,6 +14,7 @@ SELECT
     m.message_id, m.created_at, m.body_at, m.type, m.scope, m.batch_key, m.job_id, m.generation, m.source,
     b.name AS batch_name,
     m.scope < 2 AND NOT m.renotified AND m.expunged_at IS NULL
+    AND (m.scope <> 0 OR b.ended_by IS NULL)
     AND (m.scope <> 0 OR NOT EXISTS (
         SELECT FROM messages AS n WHERE n.batch_key = m.batch_key AND n.scope = 0 AND n.generation > m.generation
     ))

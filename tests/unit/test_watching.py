@@ -45,7 +45,7 @@ class Gauge(dict):
         self[topic, partition] = count
 
     def partition_lost(self, topic, partition):
-        del self[topic, partition]
+        self.pop((topic, partition), None)  # it may never have been shown
 
 
 def build():

@@ -10,10 +10,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check check-style check-types check-imports fmt lock clean
+.PHONY: help venv demo test bench bench-quick check check-style check-types check-imports fmt lock clean
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with everything that the other targets need
 
@@ -31,7 +31,13 @@ demo: $(STAMP) ## the whole main job on this machine: jobs finish, webhooks arri
 	@$(BIN)/webhookd demo $(DEMO_ARGS)
 
 test: $(STAMP) ## every test that this machine can run (PYTEST_ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(PYTEST_ARGS)
+
+bench: $(STAMP) ## P1 to P11 (needs nginx; about an hour; BENCH_ARGS="--only P1")
+	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+bench-quick: $(STAMP) ## the bench in small, under three minutes
+	@$(BIN)/python -m tests.bench --quick $(BENCH_ARGS)
 
 check: check-style check-types check-imports ## linters, types, import direction
 

@@ -6,6 +6,7 @@ Belongs here: answering, remembering, verifying with the published libraries. Do
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -143,6 +144,7 @@ class Receiver:
         self.arrivals: list[Arrival] = []
         self.script: deque[Script | Held] = deque()
         self.otherwise: Script = 200
+        self._place = f"/hooks/{secrets.token_hex(6)}"  # ports are used again, and others may still retry to this one
         self._port = 0
         self._runner: web.ServerRunner | None = None
         self._arrived = asyncio.Condition()
@@ -170,10 +172,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return self.url_of("/hooks")
-
-    def url_of(self, path: str) -> str:
-        return f"http://127.0.0.1:{self._port}{path}"
+        return f"http://127.0.0.1:{self._port}{self._place}"
 
     @property
     def accepted(self) -> list[Arrival]:
@@ -208,6 +207,8 @@ class Receiver:
         return f"the receiver got {len(self.arrivals)} requests\n{lines}"
 
     async def _receive(self, request: web.BaseRequest) -> web.Response:
+        if request.path != self._place:
+            return web.Response(status=404)
         body = await request.read()
         now = asyncio.get_running_loop().time()
         headers = CIMultiDictProxy(CIMultiDict(request.headers))

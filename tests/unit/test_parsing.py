@@ -51,6 +51,8 @@ LEAST = {
     "job_id": "j",
 }
 NINE = datetime(2026, 11, 30, 9, tzinfo=UTC)
+
+
 class _Gone:
     def __repr__(self):
         return "gone"  # the same in every worker: it names a test

@@ -38,6 +38,15 @@ AWAY = (
 AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.exceptions.LockNotAvailableError)
 
 
+# Every statement goes by an index. A plan that was cached while a queue was empty scans the table, and is kept when the
+# queue fills; where sequential scans are off there is no such plan, and no cost that would start a compiler.
+PLANNING = {"enable_seqscan": "off", "jit": "off"}
+
+
+async def _keep_state(_: Any) -> None:
+    """Give a connection back as it is: nobody here leaves state on one, and asking each time costs a round trip."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One connection, inside a transaction where ``Database.transaction`` gave it. Statements go by name."""
@@ -85,7 +94,8 @@ class Database:
             max_size=self._size,
             command_timeout=self._command_timeout,
             timeout=5.0,
-            server_settings={"application_name": self._name, "timezone": "UTC"},
+            server_settings={"application_name": self._name, "timezone": "UTC", **PLANNING},
+            reset=_keep_state,
         )
         with translated():
             await self._pool

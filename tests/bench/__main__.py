@@ -1,12 +1,11 @@
 """The bench: one command, a table of ratios, and a line for each figure. How to read it: README.md beside this.
 
-    python -m tests.bench [--quick | --smoke] [--only P1 P4 …] [--profile DIRECTORY]
+python -m tests.bench [--quick | --smoke] [--only P1 P4 …] [--profile DIRECTORY]
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import sys
 import time
@@ -15,10 +14,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from service.lifecycle import run_on_uvloop, tune_gc
+from tests.bench.churn import measure_churn
 from tests.bench.drains import measure_drains, measure_processes
 from tests.bench.latency import measure_fairness, measure_latency
+from tests.bench.memory import measure_memory
 from tests.bench.reporting import Figure, print_report
+from tests.bench.scaling import measure_scale
 from tests.bench.stage import FULL, QUICK, SMOKE, BenchError, Scale, Stage, open_stage
+from tests.bench.tls import measure_tls
 
 Measure = Callable[[Stage], Awaitable[list[Figure]]]
 
@@ -27,6 +30,10 @@ MEASURES: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("P4",), measure_latency),
     (("P5",), measure_fairness),
     (("P3",), measure_processes),
+    (("P6",), measure_memory),
+    (("P7", "P10"), measure_scale),
+    (("P11",), measure_tls),
+    (("P8",), measure_churn),
 )
 QUICK_ROWS = frozenset({"P1", "P2", "P4", "P5", "P9"})
 
@@ -50,9 +57,11 @@ async def measure(scale: Scale, wanted: frozenset[str], profile: Path | None) ->
 async def attempt(run: Measure, stage: Stage, rows: tuple[str, ...]) -> list[Figure]:
     try:
         return await run(stage)
-    except (AssertionError, BenchError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it costs these figures only
         traceback.print_exc()
-        return [Figure(row, math.nan, 0, "not-measured", str(error).splitlines()[0][:200]) for row in rows]
+        return [
+            Figure(row, math.nan, 0, "not-measured", (str(error) or repr(error)).splitlines()[0][:200]) for row in rows
+        ]
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -73,9 +73,7 @@ class Workshop:
     async def produce(self, count: int) -> None:
         """Write records of finished jobs, one delivery each."""
         run = self.stage.new_name("run")
-        await self.stage.ask(
-            *("producing", self.stage.broker, self.topic, run, "--count", count, "--tenants", HOOKS)
-        )
+        await self.stage.ask(*("producing", self.stage.broker, self.topic, run, "--count", count, "--tenants", HOOKS))
 
     async def _finish(self, before: Reading, received: int, count: int) -> Drained:
         await self.wait_for_receiver(received + count)

@@ -52,7 +52,7 @@ class Events:
             "metadata": {"pad": PAD},
             **self._build_rest(now),
         }
-        return f"{tenant_id}/{job_id}".encode(), orjson.dumps(event)
+        return f"{tenant_id}/{self._arguments.batch or job_id}".encode(), orjson.dumps(event)
 
     def _build_rest(self, now: str) -> dict[str, object]:
         batch = self._arguments.batch

@@ -19,6 +19,8 @@ from tests.bench.stage import BenchError, running
 RATE = 500
 LONGEST = 120
 SHOWN = 40
+IDLE = ("_run_safe_shutdown_loop",)
+"""Threads that wait where py-spy does not see it."""
 
 
 @asynccontextmanager
@@ -28,10 +30,12 @@ async def profiled(pid: int, report: Path) -> AsyncIterator[None]:
     if program is None:
         raise BenchError("--profile needs py-spy on the path, or PY_SPY")
     raw = report.with_suffix(".raw")
-    options = ("-p", str(pid), "-r", str(RATE), "-d", str(LONGEST), "-f", "raw", "-o", str(raw), "--native", "--nonblocking")
+    options = ("-p", str(pid), "-r", str(RATE), "-d", str(LONGEST), "-f", "raw", "-o", str(raw))
     async with running(program, "record", *options, output=report.with_suffix(".log")) as process:
         await asyncio.sleep(1.5)  # it reads symbols first
         yield
+        if process.returncode is not None:
+            raise BenchError(f"py-spy ended by itself: {report.with_suffix('.log').read_text()[-500:]}")
         process.send_signal(signal.SIGINT)
         await asyncio.wait_for(process.wait(), 60)
     report.write_text(summarize(raw.read_text()))
@@ -43,6 +47,8 @@ def summarize(raw: str) -> str:
     total: Counter[str] = Counter()
     for line in raw.splitlines():
         stack, _, count = line.rpartition(" ")
+        if any(idle in stack for idle in IDLE):
+            continue
         frames = stack.split(";")
         own[frames[-1]] += int(count)
         for frame in set(frames):

@@ -34,7 +34,7 @@ INSERT INTO deliveries (
 )
 SELECT
     w.tenant_id, w.webhook_key, w.lane, $2 || '_' || n, now(), 'extraction.completed', 1,
-    -abs(hashtextextended($2 || '_' || n, 0)), 'job_' || $2 || '_' || n, 1, now() + make_interval(secs => $4)
+    -abs(hashtextextended($2 || '_' || n, 0)), 'job_' || $2 || '_' || n, 1, now() + make_interval(secs => n * $4::double precision)
 FROM generate_series(0, $3::integer - 1) AS n
 JOIN webhooks AS w ON w.webhook_key = ($1::bigint[])[n % cardinality($1::bigint[]) + 1]
 """
@@ -77,12 +77,15 @@ async def fill(
     count: int,
     *,
     body: bytes | None = BODY,
-    due_in: float = 0.0,
+    spread: float = 0.0,
 ) -> None:
-    """Queue deliveries of fresh messages, over the webhooks in turn; without messages and bodies if ``body`` is None."""
+    """Queue deliveries of fresh messages, over the webhooks in turn, due ``spread`` seconds after each other.
+
+    Without messages and bodies if ``body`` is None.
+    """
     async with connection.transaction():  # one instant: it finds a message's body
         if body is not None:
             await connection.execute(MESSAGES, keys, run, count, len(body))
             await connection.execute(BODIES, run, count, body)
-        await connection.execute(DELIVERIES, keys, run, count, due_in)
+        await connection.execute(DELIVERIES, keys, run, count, spread)
         await connection.execute("NOTIFY webhookd_due")

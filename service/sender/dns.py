@@ -4,6 +4,9 @@ Belongs here: what aiodns needs to be told. Does not belong here: caching for ou
 
 c-ares keeps a cache of its own, for as long as a record's time to live says (seen: an hour), and aiodns gives no way to
 turn it off. Re-reading the configuration empties it, so that is done soon after every look-up.
+
+The hosts file comes before the name servers, also where the servers are given: pycares 5.2 can be told otherwise
+(``lookups``), but frees that word before c-ares reads it, and then every look-up may end at once as "unreachable".
 """
 
 from __future__ import annotations
@@ -54,7 +57,6 @@ class AresLookup:
             timeout=_QUERY_SECONDS,
             tries=_TRIES,
             flags=pycares.ARES_FLAG_NOSEARCH | pycares.ARES_FLAG_NOALIASES,
-            lookups="b" if servers else None,
         )
         self._forgetting: asyncio.TimerHandle | None = None
 

@@ -277,8 +277,6 @@ async def test_f09_each_kind_of_no_is_a_dns_error_with_a_word(monkeypatch):
                 assert outcome.kind is OutcomeClass.DNS_ERROR
                 details[name] = outcome.detail
         await lookup.close()
-    if details.get("broken.example") == "unreachable":  # c-ares says so of a server that has just failed it
-        details["broken.example"] = "servfail"
     assert details == {"missing.example": "nxdomain", "empty.example": "no_address", "broken.example": "servfail"}
 
 
@@ -301,17 +299,13 @@ async def test_f04_the_cache_inside_c_ares_does_not_keep_a_retired_address(monke
     async with serve_names() as server:
         server.table["hooks.example"] = ("127.0.0.1",)
         lookup = AresLookup([server.address])
-        await _look_up_until(lookup, ("127.0.0.1",))
+        assert (await lookup("hooks.example")).addresses == ("127.0.0.1",)
         server.table["hooks.example"] = ("127.0.0.2",)
-        await _look_up_until(lookup, ("127.0.0.2",))
+        async with asyncio.timeout(20):
+            while (await lookup("hooks.example")).addresses == ("127.0.0.1",):
+                await asyncio.sleep(0.05)
+        assert (await lookup("hooks.example")).addresses == ("127.0.0.2",)
         await lookup.close()
-
-
-async def _look_up_until(lookup, addresses):
-    """A busy machine may lose an answer; the record's own time to live is an hour, which nobody waits for."""
-    async with asyncio.timeout(20):
-        while (await lookup("hooks.example")).addresses != addresses:
-            await asyncio.sleep(0.05)
 
 
 async def test_f04_a_kept_connection_to_a_retired_address_is_not_used():

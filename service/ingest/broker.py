@@ -196,7 +196,8 @@ class Consumer:
         if self._consumer is None:
             return
         for call in self._calls:
-            call.reschedule(asyncio.get_running_loop().time())
+            if not call.expired():
+                call.reschedule(asyncio.get_running_loop().time())
         with suppress(KafkaError, OSError, TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(seconds):
                 await self._consumer.stop()

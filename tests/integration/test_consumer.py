@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.ingest.broker import Consumer, KafkaOptions, Producer, Unreadable
+from service.ingest.broker import BrokerUnavailable, Consumer, KafkaOptions, Producer, Unreadable
 from service.ingest.mirror import DeadLetterMirror
 from service.ingest.poll import Partition
 from service.ingest.worker import Limits
@@ -45,6 +45,21 @@ def jobs(*numbers):
 async def find_offset(dsn):
     rows = await query(dsn, "SELECT next_offset, catch_up_until, owner FROM kafka_offsets")
     return rows[0] if rows else None
+
+
+async def test_a_close_at_the_moment_when_a_question_runs_out(options):
+    consumer = Consumer(options)
+    await consumer.open()
+
+    async def ask():
+        async with consumer._call(0.01):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await consumer.close(5.0)
+
+    with pytest.raises(BrokerUnavailable):
+        await ask()
 
 
 async def test_records_are_stored_with_their_offsets(dsn, broker, topic, options):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Protocol
 
 from service.delivery.attempting import Attempts
 from service.delivery.catalog import Catalog
+from service.delivery.crowding import Crowd
 from service.delivery.instants import Monotonic
 from service.delivery.observer import Observer
 from service.delivery.ready import ReadyDelivery
@@ -77,7 +79,7 @@ def draw_token(rng: TokenSource) -> int:
 
 
 class Claimer:
-    """Brings due deliveries into the slots. One claim at a time."""
+    """Brings due deliveries into the slots. One claim at a time; ``took`` is how many the last one leased."""
 
     def __init__(
         self,
@@ -101,32 +103,42 @@ class Claimer:
         self._recorder = recorder
         self._observer = observer
         self.lease = lease
+        self.took = 0
         self._after = FIRST_LANE
         self._behind: set[int] = set()
         self._behind_before: set[int] = set()
+        self._shed: dict[Crowd, set[int]] = {}
 
     async def claim(self) -> bool:
         """Claim once. True when there may be more to claim at once. Raises StoreUnavailable or Conflict."""
-        limit = min(PER_CLAIM, self._slots.room)
+        for crowd in self._find_eased():
+            del self._shed[crowd]
+        self.took = 0
+        limit = min(PER_CLAIM, self._slots.buffer.free)
         if limit <= 0 or self._catalog.pauses.everything:
             return False
         request = self._build_request(limit)
         claimed = await self._store.claim(request)
-        self._observer.deliveries_claimed(len(claimed.rows))
+        self.took = len(claimed.rows)
+        self._observer.deliveries_claimed(self.took)
         self._remember(claimed, request)
         wrapped = self._move_on(claimed, limit)
-        await self.let_in(claimed.rows)
+        await self.let_in(claimed.rows, shed=True)
         return len(claimed.rows) >= limit or not wrapped
 
-    async def let_in(self, rows: Sequence[ReadyDelivery]) -> None:
-        """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to."""
+    async def let_in(self, rows: Sequence[ReadyDelivery], *, shed: bool = False) -> None:
+        """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to.
+
+        With ``shed`` those of lanes that have had their part of the buffer go back, too.
+        """
         unknown = [row.webhook_key for row in rows if self._is_unknown(row)]
         if unknown:
             await self._catalog.reload(set(unknown))
             self._catalog.close_lanes()
         now = self._clock.monotonic()
         for row in rows:
-            self.let_one_in(row, now)
+            if not (shed and self._shed_one(row)):
+                self.let_one_in(row, now)
 
     def let_one_in(self, row: ReadyDelivery, now: float) -> None:
         """The same at the monotonic instant ``now`` for one delivery whose webhook is known."""
@@ -166,20 +178,34 @@ class Claimer:
         self._behind.add(lane)
 
     def wants_more(self, lane: int) -> bool:
-        """Whether a lane has deliveries in the database that were left there, and room for them again."""
-        return self.is_behind(lane) and self._slots.has_room(lane)
+        """Whether there is room again for deliveries that were left in the database, of this lane or one like it."""
+        return (self.is_behind(lane) and self._slots.has_room(lane)) or bool(self._find_eased())
+
+    def _shed_one(self, row: ReadyDelivery) -> bool:
+        """Give a delivery back if its lane's kind, or its tenant, has had its part of the buffer."""
+        entry = self._catalog.find(row.webhook_key)
+        crowd = self._slots.find_crowd(row, entry.terms) if entry is not None else None
+        if crowd is None:
+            return False
+        self._shed.setdefault(crowd, set()).add(row.lane)
+        self._recorder.release(row)
+        return True
+
+    def _find_eased(self) -> list[Crowd]:
+        """Crowds that have gone so far that lanes which were shed for them may be claimed from again."""
+        return [crowd for crowd in self._shed if self._slots.buffer.has_eased(crowd)]
 
     def _is_unknown(self, row: ReadyDelivery) -> bool:
         entry = self._catalog.find(row.webhook_key)
         return entry is None or entry.revision < row.revision
 
     def _build_request(self, limit: int) -> ClaimRequest:
-        rooms = self._slots.list_rooms() | dict.fromkeys(self._catalog.closed_lanes, 0)
+        rooms = self._slots.list_rooms() | dict.fromkeys(chain(self._catalog.closed_lanes, *self._shed.values()), 0)
         return ClaimRequest(
             after=self._after,
             lane_limit=LANES_PER_CLAIM,
             rooms=rooms,
-            default=PER_UNKNOWN_LANE,
+            default=min(PER_UNKNOWN_LANE, self._slots.buffer.per_lane),
             limit=limit,
             token=draw_token(self._rng),
             lease=self.lease,

@@ -155,13 +155,12 @@ class Engine:
                 self._due.set()
 
     async def _claim(self) -> None:
-        before = self._slots.waiting
         more = await self._parts.claimer.claim()
         self._crew.wake()
-        self._starved = not self._slots.room
+        self._starved = not self._slots.buffer.free
         if more:
             self._due.set()
-        elif self._slots.waiting > before:
+        elif self._parts.claimer.took:
             self._plan(SOON)
         else:
             self._plan(await self._parts.claims.find_wait())
@@ -187,7 +186,8 @@ class Engine:
 
     def _look_for_room(self, lane: int) -> None:
         """After an attempt: claim when there is room for what had to be left in the database."""
-        if self._parts.claimer.wants_more(lane) or (self._starved and self._slots.room * 4 >= self._slots.buffer):
+        buffer = self._slots.buffer
+        if self._parts.claimer.wants_more(lane) or (self._starved and buffer.free * 4 >= buffer.size):
             self._due.set()
 
     async def _keep_listening(self) -> None:

@@ -29,22 +29,50 @@ class Standing(IntEnum):
 class Gate:
     """The attempts to one place (a tenant's host, a shared address), at most ``cap`` at a time.
 
-    ``parked`` are lanes that wait until one of them ends.
+    Those of lanes that have not proven themselves are half of them at most, so that receivers which hang do not close
+    the place to others. ``parked`` are lanes that wait until an attempt ends, unproven ones first, proven ones second.
     """
 
     key: tuple[str, str]
     cap: int
     in_flight: int = 0
-    parked: deque[Lane] = field(default_factory=deque)
+    unproven: int = 0
+    parked: tuple[deque[Lane], deque[Lane]] = field(default_factory=lambda: (deque(), deque()))
+    turn: bool = True
+
+    def admits(self, *, proven: bool) -> bool:
+        """Whether one more attempt may run."""
+        return self.in_flight < self.cap and (proven or self.unproven < max(1, self.cap // 2))
+
+    def enter(self, *, proven: bool) -> None:
+        """One more attempt runs."""
+        self.in_flight += 1
+        self.unproven += not proven
+
+    def leave(self, *, proven: bool) -> Lane | None:
+        """An attempt has ended; return the lane that need not wait any more, the two kinds by turns."""
+        self.in_flight -= 1
+        self.unproven -= not proven
+        for kind in (self.turn, not self.turn):
+            if self.parked[kind] and self.admits(proven=kind):
+                self.turn = not kind
+                return self.parked[kind].popleft()
+        return None
+
+    def park(self, lane: Lane) -> None:
+        """Let a lane wait until an attempt ends."""
+        lane.parked = True
+        self.parked[lane.standing is Standing.PROVEN].append(lane)
 
 
 @dataclass(slots=True, eq=False)
 class Tenant:
-    """A tenant's lanes that may start an attempt now, by standing, and its attempts in flight."""
+    """A tenant's lanes that may start an attempt now, by standing; its attempts in flight, and deliveries in lanes."""
 
     tenant_id: str
     ready: tuple[deque[Lane], deque[Lane], deque[Lane]] = field(default_factory=lambda: (deque(), deque(), deque()))
     in_flight: int = 0
+    waiting: int = 0
     lanes: int = 0
 
 
@@ -89,10 +117,12 @@ class Lane:
             return BUFFER_UNPROVEN
         return min(BUFFER_CAP, self.cap * BUFFER_PER_SLOT)
 
-    @property
-    def room(self) -> int:
-        """How many more may be claimed; 0 until a quarter of the buffer is free, so that claims are worth their price."""
-        buffer = self.buffer
+    def find_room(self, most: int) -> int:
+        """How many more may be claimed, if no more than ``most`` may wait at all.
+
+        0 until a quarter of the buffer is free, so that claims are worth their price.
+        """
+        buffer = min(self.buffer, most)
         room = buffer - len(self.rows) - self.reserved
         return room if room * 4 >= buffer else 0
 

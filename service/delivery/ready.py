@@ -77,6 +77,7 @@ class ReadyDelivery:
     waited_for_limits: bool = False
     address: str = ""
     running: bool = False
+    proven: bool = False
     slow: bool = False
 
     @property

@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from service.delivery.crowding import Buffer, Crowd
 from service.delivery.lanes import Gate, Lane, Standing, Tenant
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import LaneTerms, Roster
 
 SLOW_AFTER: Final = 1.0
+SMALLEST_BUFFER: Final = 64
 _ORDERS: Final = tuple(tuple(Standing((first + turn) % 3) for turn in range(3)) for first in range(3))
 
 
@@ -28,7 +30,7 @@ class Slots:
 
     def __init__(self, limit: int, buffer: int | None = None) -> None:
         self.limit = limit
-        self.buffer = buffer or 2 * limit
+        self.buffer = Buffer(buffer or max(SMALLEST_BUFFER, 2 * limit))
         self._roster = Roster()
         self._busy: set[Lane] = set()
         self._addresses: dict[str, Gate] = {}
@@ -41,22 +43,22 @@ class Slots:
         self.listed = 0
         self.slow = 0
         self.in_flight = 0
-        self.waiting = 0
-        self.reserved = 0
 
     @property
-    def room(self) -> int:
-        """How many more deliveries may be taken in."""
-        return max(0, self.buffer - self.waiting - self.reserved)
+    def waiting(self) -> int:
+        """Deliveries that wait for a turn."""
+        return self.buffer.waiting
 
     def add(self, row: ReadyDelivery, terms: LaneTerms) -> Lane:
         """Let a delivery wait for its turn."""
         lane = self._roster.enter(row, terms)
-        self.waiting += 1
-        lane.rows.append(row)
-        self._busy.add(lane)
+        self._wait(lane, row)
         self._list(lane)
         return lane
+
+    def find_crowd(self, row: ReadyDelivery, terms: LaneTerms) -> Crowd | None:
+        """Whose part of the buffer is used up, so that this delivery should not come in; None: it may."""
+        return self.buffer.find_crowd(self._roster.enter(row, terms))
 
     def take(self, now: float) -> ReadyDelivery | None:
         """The delivery whose turn it is at the monotonic instant ``now``, with a slot; None when nobody may start."""
@@ -74,8 +76,8 @@ class Slots:
     def done(self, row: ReadyDelivery, standing: Standing | None = None) -> None:
         """Give the slot back; ``standing`` is what the attempt showed about the receiver, None for nothing."""
         lane = self._leave(row)
-        if standing is not None:
-            lane.standing = standing
+        if standing is not None and standing is not lane.standing:
+            self.buffer.judge(lane, standing)
         self._settle(lane)
 
     def enter(self, row: ReadyDelivery, address: str) -> bool:
@@ -83,12 +85,12 @@ class Slots:
         gate = self._addresses.get(address)
         if gate is None:
             gate = self._addresses[address] = Gate(("", address), max(1, self.limit // 2))
-        if gate.in_flight >= gate.cap:
+        if not gate.admits(proven=row.proven):
             lane = self._leave(row)
             self._put_first(lane, row)
-            self._park(lane, gate)
+            gate.park(lane)
             return False
-        gate.in_flight += 1
+        gate.enter(proven=row.proven)
         row.address = address
         return True
 
@@ -107,11 +109,13 @@ class Slots:
     def reserve(self, lane_key: int, tenant_id: str, terms: LaneTerms | None) -> bool:
         """Keep room for one delivery that is about to come; False when there is none."""
         lane = self._roster.find(lane_key)
-        if not self.room or (lane is not None and (lane.room <= 0 or lane.tokens is not None or lane.allowance == 0)):
+        if not self.buffer.free or (lane is not None and (lane.tokens is not None or lane.allowance == 0)):
             return False
         lane = lane or self._roster.make(lane_key, tenant_id, terms or LaneTerms("", 1))
+        if not self.buffer.find_room(lane):
+            return False
         lane.reserved += 1
-        self.reserved += 1
+        self.buffer.reserved += 1
         self._busy.add(lane)
         return True
 
@@ -119,7 +123,7 @@ class Slots:
         """Give reserved room back: its delivery came, or never will."""
         lane = self._roster.get(lane_key)
         lane.reserved -= 1
-        self.reserved -= 1
+        self.buffer.reserved -= 1
         self._settle(lane)
 
     def allow(self, lane_key: int, allowance: int | None) -> None:
@@ -142,12 +146,12 @@ class Slots:
 
     def list_rooms(self) -> dict[int, int]:
         """Lanes that are in use here, and how many more deliveries each may get."""
-        return {lane.key: lane.room for lane in self._busy}
+        return {lane.key: self.buffer.find_room(lane) for lane in self._busy}
 
     def has_room(self, lane_key: int) -> bool:
         """Whether more deliveries of this lane could be claimed."""
         lane = self._roster.find(lane_key)
-        return lane is None or lane.room > 0
+        return lane is None or self.buffer.find_room(lane) > 0
 
     def withdraw(self, gone: Callable[[ReadyDelivery], bool]) -> list[ReadyDelivery]:
         """Take those waiting deliveries out for which ``gone`` is true."""
@@ -157,11 +161,13 @@ class Slots:
             if found:
                 taken += found
                 lane.rows = deque(row for row in lane.rows if not gone(row))
+                self.buffer.count(lane, -len(found))
                 self._settle(lane)
         for key, rows in list(self._behind_wire.items()):
-            taken += [row for row in rows if gone(row)]
+            found = [row for row in rows if gone(row)]
+            taken += found
             self._behind_wire[key] = [row for row in rows if not gone(row)]
-        self.waiting -= len(taken)
+            self.buffer.waiting -= len(found)
         return taken
 
     def empty(self, lane_key: int) -> list[ReadyDelivery]:
@@ -171,7 +177,7 @@ class Slots:
             return []
         rows = list(lane.rows)
         lane.rows.clear()
-        self.waiting -= len(rows)
+        self.buffer.count(lane, -len(rows))
         self._settle(lane)
         return rows
 
@@ -231,11 +237,11 @@ class Slots:
         """Start the lane's next delivery; None when the lane has to wait after all."""
         if not lane.may_start:
             return None
-        if lane.host.in_flight >= lane.host.cap:
-            self._park(lane, lane.host)
+        if not lane.host.admits(proven=lane.standing is Standing.PROVEN):
+            lane.host.park(lane)
             return None
         row = lane.rows.popleft()
-        self.waiting -= 1
+        self.buffer.count(lane, -1)
         if row.group_key is not None and not self._enter_wire(row, row.group_key):
             self._list(lane)
             return None
@@ -245,13 +251,14 @@ class Slots:
 
     def _count(self, lane: Lane, row: ReadyDelivery) -> None:
         row.running = True
+        row.proven = lane.standing is Standing.PROVEN
         self.in_flight += 1
         lane.in_flight += 1
         lane.tenant.in_flight += 1
-        lane.host.in_flight += 1
+        lane.host.enter(proven=row.proven)
         if lane.tokens is not None:
             lane.tokens -= 1
-        if lane.standing is not Standing.PROVEN:
+        if not row.proven:
             self._young.append(row)
 
     def _list(self, lane: Lane) -> None:
@@ -280,28 +287,27 @@ class Slots:
         row.slow = False
         lane.in_flight -= 1
         lane.tenant.in_flight -= 1
-        self._leave_gate(lane.host)
+        self._leave_gate(lane.host, row)
         if row.address:
-            self._leave_gate(self._addresses[row.address])
+            self._leave_gate(self._addresses[row.address], row)
             row.address = ""
         if row.group_key is not None:
             self._leave_wire(row.group_key, row.webhook_key)
         return lane
 
-    def _put_first(self, lane: Lane, row: ReadyDelivery) -> None:
-        lane.rows.appendleft(row)
-        self.waiting += 1
+    def _wait(self, lane: Lane, row: ReadyDelivery) -> None:
+        lane.rows.append(row)
+        self.buffer.count(lane, 1)
         self._busy.add(lane)
 
-    @staticmethod
-    def _park(lane: Lane, gate: Gate) -> None:
-        lane.parked = True
-        gate.parked.append(lane)
+    def _put_first(self, lane: Lane, row: ReadyDelivery) -> None:
+        lane.rows.appendleft(row)
+        self.buffer.count(lane, 1)
+        self._busy.add(lane)
 
-    def _leave_gate(self, gate: Gate) -> None:
-        gate.in_flight -= 1
-        if gate.parked:
-            lane = gate.parked.popleft()
+    def _leave_gate(self, gate: Gate, row: ReadyDelivery) -> None:
+        lane = gate.leave(proven=row.proven)
+        if lane is not None:
             lane.parked = False
             self._settle(lane)
         elif not gate.in_flight and not gate.key[0]:
@@ -313,7 +319,7 @@ class Slots:
         key = (group_key, row.webhook_key)
         if key in self._on_wire:
             self._behind_wire.setdefault(key, []).append(row)
-            self.waiting += 1
+            self.buffer.waiting += 1
             return False
         self._on_wire.add(key)
         return True
@@ -324,5 +330,6 @@ class Slots:
         for row in self._behind_wire.pop(key, ()):
             lane = self._roster.get(row.lane)
             lane.rows.append(row)
+            self.buffer.move(lane, 1)
             self._busy.add(lane)
             self._list(lane)

@@ -6,6 +6,8 @@ from base64 import b64encode
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from service.delivery.attempting import AttemptRules
 from service.domain.attempts import Outcome, OutcomeClass
 from service.domain.health import Breaker, HealthRules, build_health, observe
@@ -36,6 +38,27 @@ async def test_f03_one_hanging_host_does_not_eat_the_slots(database):
         await queue.wait("deliveries_done", "delivery_id = $1", delivery_id)
         assert len(hanging.requests) == 1  # unproven: one at a time
         assert role.parts.slots.in_flight == 1
+
+
+@pytest.mark.parametrize("tenants", ["one", "many"])
+async def test_f03_more_hanging_webhooks_than_the_buffer_holds_keep_nobody_out(database, tenants):
+    async with (
+        receive(silent) as hanging,
+        receive(answering(NO_CONTENT)) as healthy,
+        Queue(database) as queue,
+        deliver(database, max_in_flight=40, drain=0.1) as role,
+    ):
+        well = await queue.webhook(healthy.url())
+        await queue.deliveries(well)
+        await queue.wait("deliveries_done", "state = 4")
+        for number in range(100):
+            tenant = "bad" if tenants == "one" else f"bad{number}"
+            await queue.deliveries(await queue.webhook(hanging.url(), tenant_id=tenant, timeout_seconds=30.0), 5)
+        await until(lambda: len(hanging.requests) >= 10)
+        await queue.deliveries(well, 100)
+        await queue.wait("deliveries_done", "state = 4", count=101)
+        assert role.parts.slots.waiting < role.parts.slots.buffer.size
+    assert len(hanging.requests) <= 20  # the address is shared, so its unproven half of a half stays
 
 
 async def test_f02_a_wait_for_a_slot_is_measured_apart_and_signed_after(database):

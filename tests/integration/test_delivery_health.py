@@ -234,7 +234,7 @@ async def test_a_handed_over_delivery_is_sent_without_a_claim(database):
             ids.append(await hand_over(queue, role, hook, lease))
             await queue.wait("deliveries_done", "delivery_id = $1", ids[-1])
         assert role.watcher.claimed == 0
-        assert role.parts.slots.reserved == 0
+        assert role.parts.slots.buffer.reserved == 0
     assert len(receiver.requests) == 3
 
 
@@ -263,9 +263,9 @@ async def test_cancelled_room_is_free_again(database):
         await until(role.parts.engine.may_send)
         hook = await queue.webhook("http://receiver.test/x")
         lease = role.parts.handoff.reserve(hook, hook, "t1", None)
-        assert role.parts.slots.reserved == 1
+        assert role.parts.slots.buffer.reserved == 1
         role.parts.handoff.cancel(lease)
-        assert role.parts.slots.reserved == 0
+        assert role.parts.slots.buffer.reserved == 0
 
 
 async def test_what_is_pushed_after_the_stop_is_handed_back(database):

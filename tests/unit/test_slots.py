@@ -208,24 +208,115 @@ def test_an_allowance_closes_and_opens_a_lane():
 
 
 def test_a_buffer_has_room_until_it_is_full():
-    slots = Slots(4, buffer=10)
+    slots = Slots(50, buffer=100)
     assert slots.list_rooms() == {}
     fill(slots, 1, 2, new())
     assert slots.list_rooms() == {1: BUFFER_UNPROVEN - 2}
     fill(slots, 1, 2, new())
     assert (slots.list_rooms(), slots.has_room(1), slots.has_room(2)) == ({1: 0}, False, True)
-    fill(slots, 2, 6, new())
-    assert slots.room == 0
+    fill(slots, 2, 96, proven())
+    assert slots.buffer.free == 0
     assert not slots.reserve(3, "t", None)
+
+
+def test_greedy_lanes_leave_room_for_one_more_however_many_they_are():
+    slots = Slots(500, buffer=1_000)
+    for lane in range(100):
+        while (room := slots.list_rooms().get(lane, 1)) > 0:
+            fill(slots, lane, room, proven(host=f"h{lane}"), f"t{lane}")
+    assert slots.buffer.free >= 100
+    assert slots.reserve(999, "other", proven())
+    assert slots.list_rooms()[0] == 0
+
+
+@pytest.mark.parametrize(("standing", "share"), [(Standing.NEW, 50), (Standing.SUSPECT, 25)])
+def test_lanes_that_have_not_proven_themselves_have_a_part_of_the_buffer(standing, share):
+    slots = Slots(50, buffer=100)
+    for lane in range(200):
+        terms = new(host=f"h{lane}")
+        fill(slots, lane, 1, terms, f"t{lane}")
+        slots.done(slots.take(0.0), standing)
+    for lane in range(200):
+        row = make_row(lane, f"t{lane}")
+        if slots.find_crowd(row, terms) is None:
+            slots.add(row, terms)
+    assert slots.waiting == share
+    assert slots.find_crowd(make_row(199, "t199"), terms) is standing
+    assert not slots.reserve(199, "t199", terms)
+    assert slots.find_crowd(make_row(777, "late"), proven()) is None
+    assert not slots.buffer.has_eased(standing)
+    slots.withdraw(lambda row: row.lane % 2 == 0)
+    assert slots.buffer.has_eased(standing)
+
+
+def test_one_tenant_has_half_of_the_buffer():
+    slots = Slots(50, buffer=100)
+    fill(slots, 1, 50, proven(), "big")
+    assert slots.find_crowd(make_row(2, "big"), proven(host="x")).tenant_id == "big"
+    assert not slots.reserve(2, "big", proven(host="x"))
+    assert slots.reserve(3, "small", proven())
+    crowd = slots.find_crowd(make_row(2, "big"), proven(host="x"))
+    assert not slots.buffer.has_eased(crowd)
+    slots.empty(1)
+    assert slots.buffer.has_eased(crowd)
+
+
+def test_what_waits_is_counted_through_every_way_in_and_out():
+    slots = Slots(8, buffer=100)
+    terms = {lane: (proven if lane % 2 else new)(host=f"h{lane % 3}") for lane in range(6)}
+    for turn in range(300):
+        lane = turn % 6
+        slots.add(make_row(lane, f"t{lane % 2}", group=turn % 4), terms[lane])
+        row = slots.take(float(turn))
+        if row is None:
+            continue
+        if turn % 5 == 0:
+            slots.step_aside(row)
+            slots.step_back(row, again=turn % 2 == 0)
+        elif turn % 7 == 0 and not slots.enter(row, "192.0.2.1"):
+            continue
+        else:
+            slots.done(row, Standing(turn % 3))
+    lanes = slots._roster._lanes.values()
+    behind = sum(map(len, slots._behind_wire.values()))
+    assert slots.waiting == sum(len(lane.rows) for lane in lanes) + behind
+    for standing in Standing:
+        assert slots.buffer._in_lanes[standing] == sum(len(x.rows) for x in lanes if x.standing is standing)
+    for tenant in {lane.tenant.tenant_id: lane.tenant for lane in lanes}.values():
+        assert tenant.waiting == sum(len(lane.rows) for lane in lanes if lane.tenant is tenant)
+
+
+def test_receivers_that_hang_hold_half_of_an_address_which_others_share():
+    slots = Slots(16)
+    for lane in range(12):
+        fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
+    passed = [row for row in take_all(slots) if slots.enter(row, "192.0.2.1")]
+    assert len(passed) == 4
+    fill(slots, 50, 6, proven(host="fast"), "fast")
+    fast = [row for row in take_all(slots) if row.lane == 50 and slots.enter(row, "192.0.2.1")]
+    assert len(fast) == 4  # the address has no more than half of the slots
+    assert (slots.in_flight, slots.waiting) == (8, 10)
+    slots.done(passed[0], Standing.SUSPECT)
+    woken = [row for row in take_all(slots) if slots.enter(row, "192.0.2.1")]
+    assert len(woken) == 1
+
+
+def test_receivers_that_hang_hold_half_of_a_tenants_host():
+    slots = Slots(1_000)
+    for lane in range(60):
+        fill(slots, lane, 1, new(host="same"), "a")
+    assert len(take_all(slots)) == PER_HOST // 2
+    fill(slots, 99, 40, proven(host="same", limit=40), "a")
+    assert [row.lane for row in take_all(slots)] == [99] * (PER_HOST // 2)
 
 
 def test_reserved_room_counts_until_it_is_given_back():
     slots = Slots(4)
-    room = slots.room
+    room = slots.buffer.free
     assert slots.reserve(1, "t", None)
-    assert slots.room == room - 1
+    assert slots.buffer.free == room - 1
     slots.unreserve(1)
-    assert slots.room == room
+    assert slots.buffer.free == room
     assert slots.list_rooms() == {}
 
 

@@ -1,0 +1,74 @@
+"""Whose share of the buffer is used up, so that nobody's backlog keeps the others' deliveries out.
+
+Belongs here: counting what waits, by standing and tenant, and how much one lane may have of what is free. Does not
+belong here: whose turn it is (``slots``), and a lane's own caps (``lanes``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from service.delivery.lanes import Lane, Standing, Tenant
+
+PARTS: Final = 16
+
+Crowd: TypeAlias = Standing | Tenant
+
+
+class Buffer:
+    """Room for deliveries that wait for a slot, ``size`` in all.
+
+    A lane may have a sixteenth of what is free above the last quarter, and one delivery even then, so that many greedy
+    lanes leave room for one more. New lanes have half of the buffer together, suspects a quarter, one tenant half.
+    ``reserved`` is room kept for deliveries that are about to come.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.waiting = 0
+        self.reserved = 0
+        self._in_lanes = [0, 0, 0]
+        self._shares = (size, max(1, size // 2), max(1, size // 4))
+        self._per_tenant = max(1, size // 2)
+
+    @property
+    def free(self) -> int:
+        """How many more deliveries there is room for."""
+        return max(0, self.size - self.waiting - self.reserved)
+
+    @property
+    def per_lane(self) -> int:
+        """How many deliveries of one lane may wait as things are, whatever it may have by itself."""
+        return max(1, (self.free - self.size // 4) // PARTS)
+
+    def count(self, lane: Lane, deliveries: int) -> None:
+        """So many more deliveries (fewer, if negative) wait in a lane."""
+        self.waiting += deliveries
+        self.move(lane, deliveries)
+
+    def move(self, lane: Lane, deliveries: int) -> None:
+        """So many deliveries that waited elsewhere wait in a lane now (or the other way round, if negative)."""
+        self._in_lanes[lane.standing] += deliveries
+        lane.tenant.waiting += deliveries
+
+    def judge(self, lane: Lane, standing: Standing) -> None:
+        """A lane has another standing from now on."""
+        self._in_lanes[lane.standing] -= len(lane.rows)
+        lane.standing = standing
+        self._in_lanes[standing] += len(lane.rows)
+
+    def find_crowd(self, lane: Lane) -> Crowd | None:
+        """Who has had its part of the buffer: lanes of this one's standing, or its tenant; None if neither has."""
+        if self._in_lanes[lane.standing] >= self._shares[lane.standing]:
+            return lane.standing
+        return lane.tenant if lane.tenant.waiting >= self._per_tenant else None
+
+    def has_eased(self, crowd: Crowd) -> bool:
+        """Whether a crowd has gone so far that it pays to claim for it again."""
+        if isinstance(crowd, Tenant):
+            return crowd.waiting * 4 <= self._per_tenant * 3
+        return self._in_lanes[crowd] * 4 <= self._shares[crowd] * 3
+
+    def find_room(self, lane: Lane) -> int:
+        """How many more deliveries of a lane may be claimed."""
+        return min(lane.find_room(self.per_lane), self.free) if self.find_crowd(lane) is None else 0

@@ -9,34 +9,38 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from operator import attrgetter
+from typing import NamedTuple, Self
 
 from service.domain.events import EventType, JobEvent
 
 
 class Phase(IntEnum):
-    """How far a run has come. ``STORED`` is known but not yet a member of its batch (``pending_upload``)."""
+    """How far a run has come. ``STORED`` is known but not yet a member of its batch (``pending_upload``).
 
-    STORED = 0
-    QUEUED = 1
-    PROCESSING = 2
-    SUCCEEDED = 3
-    FAILED = 4
-    CANCELED = 5
+    ``status`` is the public word; None for a run that is only stored. ``rank`` is the position in the order stored <
+    queued < processing < terminal; the three ends are equal. ``terminal`` is true for the three ends.
+    """
 
-    @property
-    def status(self) -> str | None:
-        """The public word; None for a run that is only stored."""
-        return None if self is Phase.STORED else self.name.lower()
+    status: str | None
+    rank: int
+    terminal: bool
 
-    @property
-    def rank(self) -> int:
-        """Position in the order stored < queued < processing < terminal; the three ends are equal."""
-        return min(int(self), 3)
+    def __new__(cls, value: int, status: str | None = None) -> Self:
+        """Members carry plain attributes: every event reads them several times."""
+        phase = int.__new__(cls, value)
+        phase._value_ = value
+        phase.status = status
+        phase.rank = min(value, 3)
+        phase.terminal = phase.rank == 3  # noqa: PLR2004 - the highest rank
+        return phase
 
-    @property
-    def terminal(self) -> bool:
-        """True for the three ends."""
-        return self >= Phase.SUCCEEDED
+    STORED = 0, None
+    QUEUED = 1, "queued"
+    PROCESSING = 2, "processing"
+    SUCCEEDED = 3, "succeeded"
+    FAILED = 4, "failed"
+    CANCELED = 5, "canceled"
 
 
 ENDS = {"succeeded": Phase.SUCCEEDED, "failed": Phase.FAILED, "canceled": Phase.CANCELED}
@@ -59,6 +63,7 @@ RESET = (
 FIELDS = KEPT + RESET
 _KEPT = tuple(enumerate(KEPT))
 _RESET = tuple(enumerate(RESET, len(KEPT)))
+_VALUES = attrgetter(*FIELDS)
 _LOWEST = 1  # an order that only fills what is empty, and that every other event's goes before
 _DESTINATIONS = ("webhook_id", "webhook_url")
 _DESTINATIONS_AT = tuple((FIELDS.index(name), name) for name in _DESTINATIONS)
@@ -131,8 +136,7 @@ class Job:
         return self.batch_key is not None and self.phase > Phase.STORED and self.generation > self.removed_generation
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """What merging one event did. ``ended``: the run reached its end with this event. ``learned``: a destination was
     named after the end (``webhook_id`` or ``webhook_url``). ``anomalies``: kinds of ``event_anomalies_total``.
     """
@@ -175,7 +179,10 @@ def _merge_past(job: Job, event: JobEvent, order: int) -> Merged:
 
 
 def _renew(job: Job, generation: int) -> None:
+    seen = job.generation
     job.generation = generation
+    if not seen:
+        return
     job.phase = Phase.STORED
     job.ended_at = None
     job.batch_generation = None
@@ -249,10 +256,10 @@ def _order(generation: int, phase: Phase, event: JobEvent) -> int:
 
 def _fill(job: Job, event: JobEvent, fields: tuple[tuple[int, str], ...], order: int) -> bool:
     """Let the event set each field that is empty or was set by a lower order. Returns whether anything changed."""
-    orders = job.orders
+    orders, values = job.orders, _VALUES(event)
     changed = False
     for position, name in fields:
-        value = getattr(event, name)
+        value = values[position]
         if value is None or order <= orders[position]:
             continue
         if name in _DESTINATIONS and job.phase.terminal and orders[position]:

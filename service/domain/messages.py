@@ -27,7 +27,9 @@ NO_METADATA = RawJson("{}")
 
 def format_instant(at: datetime | None) -> str | None:
     """Format an aware instant as UTC with microseconds and ``Z``; None stays None."""
-    return None if at is None else at.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    if at is None:
+        return None
+    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def build_job_body(job: Job, batch: Batch | None, *, message_type: str, link: str | None, encode: Encoder) -> bytes:

@@ -14,7 +14,7 @@ from service.domain.headers import find_header_problems
 from service.domain.schedule import parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
 MAX_URL_BYTES: Final = 2_048
@@ -222,9 +222,9 @@ def matches_glob(glob: str, text: str) -> bool:
 
     Linear in the text: each literal piece is looked for once, left to right, and the leftmost find is always right.
     """
-    first, *pieces = glob.split("*")
-    if not pieces:
+    if "*" not in glob:
         return glob == text
+    first, *pieces = glob.split("*")
     *middle, last = pieces
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
@@ -237,14 +237,14 @@ def matches_glob(glob: str, text: str) -> bool:
     return True
 
 
-def _wants_type(event_types: Iterable[str], event_type: str) -> bool:
+def _wants_type(event_types: Collection[str], event_type: str) -> bool:
     if event_type in OPERATIONAL_TYPES:
         return event_type in event_types
     return _any_glob(event_types, event_type)
 
 
-def _any_glob(globs: Iterable[str], text: str) -> bool:
-    return any(matches_glob(glob, text) for glob in globs)
+def _any_glob(globs: Collection[str], text: str) -> bool:
+    return text in globs or any(matches_glob(glob, text) for glob in globs)
 
 
 def _check_texts(settings: WebhookSettings) -> Iterator[SettingProblem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from service.domain.batches import (
     Batch,
@@ -30,8 +31,7 @@ JobKey = tuple[str, str]  # tenant, job
 NameKey = tuple[str, str]  # tenant, batch name
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What an event's profile makes of its words: the public status (or ``none``), and the code for an empty one."""
 
     status: str | None = None
@@ -49,8 +49,7 @@ class Leaver:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """A run that ended, or (``learned``) had ended when a destination was named."""
 
     job: Job
@@ -58,8 +57,7 @@ class Ending:
     silent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What became of one event."""
 
     outcome: EventOutcome
@@ -134,7 +132,7 @@ class Workspace:
         """Keep a run that ended in this transaction, for its announcement, before a later run takes its place."""
         if any(ending.job is job for ending in self.endings):
             was = replace(job, orders=list(job.orders))
-            self.endings = [replace(e, job=was) if e.job is job else e for e in self.endings]
+            self.endings = [e._replace(job=was) if e.job is job else e for e in self.endings]
 
     def _collect(self, job: Job, merged: Merged, *, silent: bool) -> None:
         """Note what is to be announced: one ending per run, which knows everything that this transaction teaches."""
@@ -143,7 +141,7 @@ class Workspace:
         if known is None:
             self.endings.append(Ending(job, learned, silent))
         elif known.learned:
-            both = replace(known, learned=known.learned + learned)
+            both = known._replace(learned=known.learned + learned)
             self.endings = [both if e is known else e for e in self.endings]
 
     def _place(self, job: Job, event: JobEvent, reading: Reading) -> tuple[Batch | None, bool]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.domain.events import JobEvent
@@ -54,8 +54,7 @@ class StoredOffset(NamedTuple):
     catch_up_until: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record as it came (``key``, ``headers``, ``value``, kept for a dead letter) and as it was read (``content``).
 
     ``offset`` is its place in ``partition``; over HTTP its place in the request.
@@ -70,7 +69,7 @@ class Record:
 
     def condemned(self, letter: DeadLetter) -> Record:
         """Return the same record as a dead letter."""
-        return replace(self, content=letter)
+        return self._replace(content=letter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from service.store.batch_rows import (
 from service.store.codes import DoneState, Scope
 from service.store.database import Conflict, Database, Session
 from service.store.dead_letters import insert_dead_letters
-from service.store.job_rows import JOB_COLUMNS, decode_job, inherited_webhook_id, job_row
+from service.store.job_rows import decode_job, inherited_webhook_id, job_row
 from service.store.offsets import fence_offsets
 from service.store.queueing import columns
 from service.store.routing import OneShots, RoutingCopy, batch_subscriber
@@ -151,12 +151,12 @@ class PostgresIngestTransaction:
         new = [job_row(job) for job in jobs if not job.stored]
         known = [job_row(job) for job in jobs if job.stored]
         if new:
-            rows = await self.session.fetch("jobs_insert", *columns(new, JOB_COLUMNS))
+            rows = await self.session.fetch("jobs_insert", new)
             if len(rows) < len(new):
                 msg = "another transaction stored the same job"
                 raise Conflict(msg)
         if known:
-            await self.session.execute("jobs_update", *columns(known, JOB_COLUMNS))
+            await self.session.execute("jobs_update", known)
 
     async def save_batches(self, batches: Iterable[Batch]) -> None:
         """Write batches that are stored already."""

@@ -88,7 +88,7 @@ def inherited_webhook_id(doc: bytes) -> str | None:
 
 
 def job_row(job: Job) -> tuple[object, ...]:
-    """Return the columns of ``jobs`` in the order that ``jobs_insert`` and ``jobs_update`` take."""
+    """Return a ``job_input``."""
     return (
         job.tenant_id,
         job.job_id,
@@ -103,9 +103,6 @@ def job_row(job: Job) -> tuple[object, ...]:
         job.finished_at if job.phase.terminal else None,
         encode_job(job),
     )
-
-
-JOB_COLUMNS = 12
 
 
 def _pack_orders(orders: list[int]) -> dict[int, int]:

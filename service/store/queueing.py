@@ -28,7 +28,7 @@ async def insert_messages(session: Session, messages: Sequence[NewMessage], body
     """Store messages with their bodies in the partition of ``body_at``; return the ids that were not known yet."""
     if not messages:
         return set()
-    rows = (
+    rows = [
         (
             m.message_id,
             m.tenant_id,
@@ -44,8 +44,8 @@ async def insert_messages(session: Session, messages: Sequence[NewMessage], body
             m.quiet,
         )
         for m in messages
-    )
-    stored = await session.fetch("messages_insert", *columns(rows, 12), body_at)
+    ]
+    stored = await session.fetch("messages_insert", rows, body_at)
     return {row["message_id"] for row in stored}
 
 
@@ -67,8 +67,8 @@ async def enqueue(
     older = await _supersede(session, [d for d in deliveries if d.group_key is not None])
     waits = {(row["group_key"], row["webhook_key"]): row["delivery_id"] for row in older if row["on_wire"]}
     on_superseded(len(older) - len(waits))
-    rows = (_row(d, waits.get((d.group_key, d.webhook_key))) for d in deliveries)
-    queued = await session.fetch("deliveries_insert", *columns(rows, 16))
+    rows = [_row(d, waits.get((d.group_key, d.webhook_key))) for d in deliveries]
+    queued = await session.fetch("deliveries_insert", rows)
     result = [QueuedDelivery(q["delivery_id"], q["webhook_key"], q["message_id"], q["due"]) for q in queued]
     if wake and any(q.due for q in result):
         await session.execute("deliveries_wake")

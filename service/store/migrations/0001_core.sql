@@ -315,3 +315,54 @@ CREATE TABLE operational_progress (
     name text PRIMARY KEY,
     told_until timestamptz NOT NULL DEFAULT now()
 );
+
+-- What ingest hands over, many rows at a time: an array of these costs the service and the server half of an array per
+-- column. A release that hands over more gets types of its own, since older code goes on using these.
+CREATE TYPE job_input AS (
+    tenant_id text,
+    job_id text,
+    generation integer,
+    phase smallint,
+    batch_key bigint,
+    batch_generation integer,
+    removed_generation integer,
+    subject_id text,
+    created_at timestamptz,
+    started_at timestamptz,
+    completed_at timestamptz,
+    doc bytea
+);
+
+CREATE TYPE message_input AS (
+    message_id text,
+    tenant_id text,
+    type text,
+    scope smallint,
+    batch_key bigint,
+    job_id text,
+    generation integer,
+    source text,
+    finished_at timestamptz,
+    body bytea,
+    renotified boolean,
+    quiet boolean
+);
+
+CREATE TYPE delivery_input AS (
+    tenant_id text,
+    webhook_key bigint,
+    lane bigint,
+    message_id text,
+    body_at timestamptz,
+    type text,
+    scope smallint,
+    group_key bigint,
+    batch_key bigint,
+    job_id text,
+    generation integer,
+    held text,
+    waits_for bigint,
+    lease_token bigint,
+    lease_until timestamptz,
+    extra smallint
+);

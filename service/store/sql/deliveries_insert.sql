@@ -14,14 +14,6 @@ SELECT
     CASE WHEN n.held IS NULL AND n.waits_for IS NULL THEN n.lease_token END,
     CASE WHEN n.held IS NULL AND n.waits_for IS NULL THEN n.lease_until END,
     n.extra
-FROM unnest(
-    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[], $6::text[], $7::smallint[], $8::bigint[],
-    $9::bigint[], $10::text[], $11::integer[], $12::text[], $13::bigint[], $14::bigint[], $15::timestamptz[],
-    $16::smallint[]
-) WITH ORDINALITY AS n (
-    tenant_id, webhook_key, lane, message_id, body_at, type, scope, group_key, batch_key, job_id, generation, held,
-    waits_for, lease_token, lease_until, extra, position
-)
-ORDER BY n.position
+FROM unnest($1::delivery_input[]) AS n
 ON CONFLICT (message_id, webhook_key) DO NOTHING
 RETURNING delivery_id, webhook_key, message_id, due_at IS NOT NULL AS due

@@ -7,13 +7,6 @@ INSERT INTO jobs (
 SELECT
     n.tenant_id, n.job_id, n.generation, n.phase, n.batch_key, n.batch_generation, n.removed_generation, n.subject_id,
     n.created_at, n.started_at, n.completed_at, n.doc
-FROM unnest(
-    $1::text[], $2::text[], $3::integer[], $4::smallint[], $5::bigint[], $6::integer[], $7::integer[], $8::text[],
-    $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bytea[]
-) WITH ORDINALITY AS n (
-    tenant_id, job_id, generation, phase, batch_key, batch_generation, removed_generation, subject_id, created_at,
-    started_at, completed_at, doc, position
-)
-ORDER BY n.position
+FROM unnest($1::job_input[]) AS n
 ON CONFLICT (tenant_id, job_id) DO NOTHING
 RETURNING job_id

@@ -11,11 +11,5 @@ SET
     completed_at = n.completed_at,
     doc = n.doc,
     updated_at = now()
-FROM unnest(
-    $1::text[], $2::text[], $3::integer[], $4::smallint[], $5::bigint[], $6::integer[], $7::integer[], $8::text[],
-    $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bytea[]
-) AS n (
-    tenant_id, job_id, generation, phase, batch_key, batch_generation, removed_generation, subject_id, created_at,
-    started_at, completed_at, doc
-)
+FROM unnest($1::job_input[]) AS n
 WHERE j.tenant_id = n.tenant_id AND j.job_id = n.job_id

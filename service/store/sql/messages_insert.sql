@@ -1,12 +1,7 @@
 -- Store messages and their bodies; one that is known already is left as it is. Returns the ids that are new.
 WITH new AS (
     SELECT *
-    FROM unnest(
-        $1::text[], $2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::text[], $7::integer[], $8::text[],
-        $9::timestamptz[], $10::bytea[], $11::boolean[], $12::boolean[]
-    ) AS n (
-        message_id, tenant_id, type, scope, batch_key, job_id, generation, source, finished_at, body, renotified, quiet
-    )
+    FROM unnest($1::message_input[]) AS n
 ),
 stored AS (
     INSERT INTO messages (
@@ -15,13 +10,13 @@ stored AS (
     )
     SELECT
         n.message_id, n.tenant_id, n.type, n.scope, n.batch_key, n.job_id, n.generation, n.source, n.finished_at,
-        $13::timestamptz, octet_length(n.body), n.renotified, n.quiet
+        $2::timestamptz, octet_length(n.body), n.renotified, n.quiet
     FROM new AS n
     ON CONFLICT (message_id) DO NOTHING
     RETURNING message_id
 )
 INSERT INTO message_bodies (message_id, body_at, body)
-SELECT n.message_id, $13::timestamptz, n.body
+SELECT n.message_id, $2::timestamptz, n.body
 FROM new AS n
 JOIN stored USING (message_id)
 RETURNING message_id

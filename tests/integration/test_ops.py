@@ -25,7 +25,7 @@ class StillClock:
         return self.seconds
 
     def now(self):
-        raise NotImplementedError
+        raise AssertionError("nobody here asks for the time of day")
 
 
 class Ops:

@@ -18,7 +18,10 @@ class Conflict(Exception):
 
 
 class NewMessage(NamedTuple):
-    """One message to store. ``scope`` is ``batch``, ``job`` or ``none``; ``body`` is sent and signed as it is."""
+    """One message to store. ``scope`` is ``batch``, ``job`` or ``none``; ``body`` is sent and signed as it is.
+
+    ``trace`` is the context that attempts continue (``service.domain.traces``).
+    """
 
     message_id: str
     tenant_id: str
@@ -32,6 +35,7 @@ class NewMessage(NamedTuple):
     body: bytes
     renotified: bool = False
     quiet: bool = False
+    trace: str | None = None
 
 
 class NewDelivery(NamedTuple):
@@ -79,3 +83,4 @@ class HandedOver(NamedTuple):
     body: bytes
     created_at: datetime
     lease: Any
+    trace: str | None = None

@@ -28,6 +28,15 @@ def _context(request: web.Request) -> tuple[tuple[str, bytes], ...]:
     )
 
 
+def _trace(request: web.Request) -> tuple[tuple[str, bytes], ...]:
+    """Return the request's trace context as headers of a record; several ``traceparent`` are none (section 3.2)."""
+    parents, states = request.headers.getall("traceparent", []), request.headers.getall("tracestate", [])
+    if len(parents) != 1:
+        return ()
+    given = (("traceparent", parents[0]), ("tracestate", ",".join(states)))
+    return tuple((name, value.encode("utf-8", "surrogateescape")) for name, value in given if value)
+
+
 def _split(body: bytes) -> list[bytes]:
     """Cut an array into its elements, each the bytes it came in. Raises Problem (400)."""
     try:
@@ -44,14 +53,14 @@ def read_events(request: web.Request, body: bytes) -> list[IncomingEvent]:
     check_media_type(request, body)
     if not body.strip():
         raise Problem(400, "malformed_json", "The body is empty.")
-    kind, context = media_type(request), _context(request)
+    kind, context, trace = media_type(request), _context(request), _trace(request)
     structured = (("content-type", _STRUCTURED.encode()),) if kind in {_STRUCTURED, _BATCHED} else ()
     if context and not structured:
-        return [IncomingEvent(body, context)]
+        return [IncomingEvent(body, context + trace)]
     if kind == _BATCHED or body.lstrip(b" \t\r\n").startswith(b"["):
-        return [IncomingEvent(part, structured) for part in _split(body)]
+        return [IncomingEvent(part, structured + trace) for part in _split(body)]
     parse_json(body)
-    return [IncomingEvent(body, structured)]
+    return [IncomingEvent(body, structured + trace)]
 
 
 async def post(call: Call) -> Answer:

@@ -74,4 +74,5 @@ def _ready(handed: HandedOver) -> ReadyDelivery:
         first_due=at,
         revision=0,
         body=handed.body,
+        trace=handed.trace,
     )

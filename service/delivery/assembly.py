@@ -23,6 +23,7 @@ from service.delivery.observing import Disabled, HealthStore, Observations
 from service.delivery.rates import Rates, RateStore
 from service.delivery.recording import Recorder, RecordStore
 from service.delivery.slots import Slots
+from service.delivery.spans import AttemptSpans
 
 
 class Rng(Protocol):
@@ -56,6 +57,7 @@ class EnginePorts:
     sender: Sender
     observer: Observer
     tell: Tell
+    spans: AttemptSpans | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverR
         observer=ports.observer,
         tell=ports.tell,
         rules=settings.rules,
+        spans=ports.spans,
     )
     claimer = Claimer(
         store=ports.queue,

@@ -27,11 +27,14 @@ from service.delivery.observing import Observations
 from service.delivery.ready import ReadyDelivery
 from service.delivery.recording import Recorder
 from service.delivery.slots import Slots
+from service.delivery.spans import AttemptSpan, AttemptSpans
+from service.delivery.subjects import describe_subject
 from service.domain.attempts import Outcome, OutcomeClass, OwnFault
 from service.domain.deliveries import Reason, State
 from service.domain.outbound import OutboundRequest, Route
 from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
+from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace, trace_id_of
 
 OWN_FAULT_WAIT: Final = 5.0
 COOL_OFF: Final = 1.0
@@ -57,6 +60,9 @@ class Rng(Protocol):
 
     def uniform(self) -> float:
         """A number in [0, 1)."""
+
+    def token(self, size: int) -> bytes:
+        """``size`` random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ class Attempts:
         observer: Observer,
         tell: Tell,
         rules: AttemptRules,
+        spans: AttemptSpans | None = None,
     ) -> None:
         self._clock = clock
         self._instants = instants
@@ -97,6 +104,7 @@ class Attempts:
         self._observer = observer
         self._tell = tell
         self._rules = rules
+        self._spans = spans
         self.cool_until = float("-inf")
         self.may_send: Callable[[], bool] = lambda: True
 
@@ -109,7 +117,7 @@ class Attempts:
         try:
             await self._attempt(row, entry)
         except OwnFault as fault:
-            self._meet_own_fault(row, fault)
+            self._meet_own_fault(row, entry, fault)
         except asyncio.CancelledError:
             self._recorder.release(row)
             raise
@@ -195,30 +203,42 @@ class Attempts:
 
     async def _send(self, row: ReadyDelivery, entry: Entry, target: Target, route: Route) -> None:
         epoch = self._instants.at(row.started)
+        span = self._spans.begin(row, entry) if self._spans else None
         request = OutboundRequest(
             target=target,
             headers=(),
             body=row.body or b"",
             tenant_id=row.tenant_id,
-            block=build_block(row, entry, int(epoch)),
+            block=build_block(row, entry, int(epoch), self._find_trace(row, span)),
             connect_timeout=self._rules.connect_timeout,
             route=route,
         )
         outcome = await self._sender.send(request, row.started + entry.timeout)
-        self._conclude(row, entry, outcome, epoch)
+        self._conclude(row, entry, outcome, epoch, span)
 
-    def _conclude(self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float) -> None:
+    def _find_trace(self, row: ReadyDelivery, span: AttemptSpan | None) -> str | None:
+        """The context that the receiver is told: a span's, or the message's own with an id for this attempt."""
+        if span is not None:
+            return span.trace
+        return continue_trace(row.trace, self._rng.token(SPAN_BYTES)) if row.trace else None
+
+    def _conclude(
+        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, span: AttemptSpan | None = None
+    ) -> None:
         """Count, decide and hand over; ``epoch`` is when the attempt started, in seconds since 1970."""
         current = self._catalog.find(row.webhook_key)
         stale = current is not None and current.revision != entry.revision
         self._count(row, outcome, epoch)
+        trace = row.trace
+        if self._spans:
+            trace = self._spans.end(row, entry, outcome, span).trace
         if outcome.kind is OutcomeClass.DELIVERED:
-            self._conclude_accepted(row, entry, outcome, epoch, stale=stale)
+            self._conclude_accepted(row, entry, outcome, epoch, trace, stale=stale)
         else:
-            self._conclude_failed(row, entry, outcome, epoch, stale=stale)
+            self._conclude_failed(row, entry, outcome, epoch, trace, stale=stale)
 
     def _conclude_accepted(
-        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, *, stale: bool
+        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, trace: str | None, *, stale: bool
     ) -> None:
         self._recorder.accept(row, entry.origin, outcome, epoch, stale=stale)
         if not (stale or row.test):
@@ -226,10 +246,10 @@ class Attempts:
         if row.running:
             self._slots.done(row, Standing.PROVEN)
         if self._rules.sample and self._rng.uniform() < self._rules.sample:
-            self._tell("attempt", **describe_attempt(row, entry, outcome))
+            self._tell("attempt", **describe_attempt(row, entry, outcome, trace))
 
     def _conclude_failed(
-        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, *, stale: bool
+        self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, trace: str | None, *, stale: bool
     ) -> None:
         now = self._instants.now()
         undelivered = decide_attempt(row, entry, outcome, now, self._rng.uniform(), epoch, stale=stale)
@@ -245,7 +265,7 @@ class Attempts:
             )
         if row.running:
             self._slots.done(row, Standing.SUSPECT if outcome.kind in _TIMEOUTS else None)
-        self._tell("attempt_failed", **describe_attempt(row, entry, outcome), **describe_decision(undelivered))
+        self._tell("attempt_failed", **describe_attempt(row, entry, outcome, trace), **describe_decision(undelivered))
 
     def _count(self, row: ReadyDelivery, outcome: Outcome, epoch: float) -> None:
         first = row.attempts == 0 and row.scheduled
@@ -256,20 +276,20 @@ class Attempts:
             latency=epoch + outcome.duration - row.created if outcome.kind is OutcomeClass.DELIVERED else None,
         )
 
-    def _meet_own_fault(self, row: ReadyDelivery, fault: OwnFault) -> None:
+    def _meet_own_fault(self, row: ReadyDelivery, entry: Entry, fault: OwnFault) -> None:
         """No attempt is recorded and no retry is used; everybody waits a moment for what we lack."""
         self._observer.own_fault(fault.kind)
-        self._tell("own_fault", kind=fault.kind, detail=fault.detail, delivery_id=f"dlv_{row.delivery_id}")
+        self._tell("own_fault", kind=fault.kind, detail=fault.detail, **describe_delivery(row, entry))
         self.cool_until = self._clock.monotonic() + COOL_OFF
         self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
 
     def _meet_bug(self, row: ReadyDelivery, entry: Entry, error: Exception) -> None:
         self._observer.own_fault("internal_error")
-        self._tell("internal_error", delivery_id=f"dlv_{row.delivery_id}", webhook_id=entry.webhook_id, exc_info=error)
+        self._tell("internal_error", **describe_delivery(row, entry), exc_info=error)
         self._recorder.decide(decide_without_attempt(row, entry, Verdict.BROKEN, self._instants.now()))
 
 
-def build_block(row: ReadyDelivery, entry: Entry, timestamp: int) -> bytes:
+def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | None = None) -> bytes:
     """The header lines of one attempt, signed now; chapter 3."""
     assert entry.signer is not None
     assert row.body is not None
@@ -279,17 +299,28 @@ def build_block(row: ReadyDelivery, entry: Entry, timestamp: int) -> bytes:
         f"webhook-attempt: {row.attempts + 1}\r\nwebhook-event-type: {_clean(row.type)}\r\n"
         f"webhook-generation: {row.generation}\r\n"
     )
-    return entry.block + own.encode()
+    block = entry.block + own.encode()
+    return block + compile_trace(trace) if trace else block
 
 
-def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome) -> dict[str, object]:
-    """The fields that every log line about an attempt has."""
-    return {
+def describe_delivery(row: ReadyDelivery, entry: Entry, trace: str | None = None) -> dict[str, object]:
+    """Which delivery a log line is about; ``trace`` is the message's unless the attempt has a trace of its own."""
+    fields: dict[str, object] = {
         "delivery_id": f"dlv_{row.delivery_id}",
         "message_id": row.message_id,
         "webhook_id": entry.webhook_id,
         "tenant_id": row.tenant_id,
+        **describe_subject(row.body),
         "attempt": row.attempts + 1,
+    }
+    trace = trace or row.trace
+    return {**fields, "trace_id": trace_id_of(trace)} if trace else fields
+
+
+def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome, trace: str | None = None) -> dict[str, object]:
+    """The fields that every log line about an attempt has."""
+    return {
+        **describe_delivery(row, entry, trace),
         "outcome": outcome.kind.value,
         "status": outcome.status,
         "detail": outcome.detail,

@@ -52,7 +52,8 @@ class ReadyDelivery:
 
     ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``created``,
     ``first_due`` are seconds since 1970 by the database's clock. ``revision`` is the
-    webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged. The fields after
+    webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged; ``trace`` is the context that
+    attempts continue. The fields after
     ``special`` belong to the slots.
     """
 
@@ -71,6 +72,7 @@ class ReadyDelivery:
     first_due: float
     revision: int
     body: bytes | None
+    trace: str | None = None
     special: Special = ORDINARY
     ready: float = 0.0
     started: float = 0.0

@@ -61,7 +61,8 @@ class Batch:
     ``key`` is its row key, 0 for one that is not stored yet (negative numbers tell several of those apart).
     ``started`` counts members that started or finished; ``dirty`` members whose run appeared in no finish yet.
     ``times_stale`` says that an extreme of the members' times may have moved and is to be computed again.
-    ``loud``: some event since the last finish is recent enough to notify about. ``grew``, ``just_canceled`` and
+    ``loud``: some event since the last finish is recent enough to notify about. ``trace`` is the
+    context of the event that last changed what the batch sees: its finish continues it. ``grew``, ``just_canceled`` and
     ``changed`` speak of the running transaction.
     """
 
@@ -97,6 +98,7 @@ class Batch:
     settle_seconds: int | None = None
     settle_due_at: datetime | None = None
     loud: bool = False
+    trace: str | None = None
     grew: bool = False
     just_canceled: bool = False
     changed: bool = False
@@ -256,7 +258,7 @@ def finish(batch: Batch, message_id: str) -> int:
     batch.finish_message_id = message_id
     batch.dirty = batch.dirty_canceled = 0
     batch.settle_due_at = None
-    batch.loud = False
+    batch.loud, batch.trace = False, None
     batch.changed = True
     return batch.finish
 

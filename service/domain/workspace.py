@@ -55,6 +55,7 @@ class Ending(NamedTuple):
     job: Job
     learned: tuple[str, ...] = ()
     silent: bool = False
+    trace: str | None = None
 
 
 class Applied(NamedTuple):
@@ -117,10 +118,10 @@ class Workspace:
         merged = merge(job, event, reading.status)
         if target is not None:
             self._join(job, target, event.generation or 1)
-        self._account(job, before, batch_before, silent=event.silent)
+        self._account(job, before, batch_before, event)
         self.touched[key] = job
         if merged.ended or merged.learned:
-            self._collect(job, merged, silent=event.silent)
+            self._collect(job, merged, event)
         outcome = EventOutcome.CONFLICT if conflict and merged.outcome is EventOutcome.DUPLICATE else merged.outcome
         return Applied(outcome, merged.anomalies + (("batch_conflict",) if conflict else ()))
 
@@ -134,12 +135,12 @@ class Workspace:
             was = replace(job, orders=list(job.orders))
             self.endings = [e._replace(job=was) if e.job is job else e for e in self.endings]
 
-    def _collect(self, job: Job, merged: Merged, *, silent: bool) -> None:
+    def _collect(self, job: Job, merged: Merged, event: JobEvent) -> None:
         """Note what is to be announced: one ending per run, which knows everything that this transaction teaches."""
         learned = () if merged.ended else merged.learned
         known = next((e for e in self.endings if e.job is job and not e.silent), None) if learned else None
         if known is None:
-            self.endings.append(Ending(job, learned, silent))
+            self.endings.append(Ending(job, learned, event.silent, event.trace))
         elif known.learned:
             both = known._replace(learned=known.learned + learned)
             self.endings = [both if e is known else e for e in self.endings]
@@ -219,7 +220,7 @@ class Workspace:
         batch = self.batches[batch_key]
         batch.has_leavers = batch.changed = True
 
-    def _account(self, job: Job, before: Member | None, batch_before: Batch | None, *, silent: bool) -> None:
+    def _account(self, job: Job, before: Member | None, batch_before: Batch | None, event: JobEvent) -> None:
         """Tell the batches concerned what they now see of the job."""
         batch, after = self._live_batch(job), member_of(job)
         if batch_before is not None and batch_before is not batch:
@@ -232,8 +233,9 @@ class Workspace:
         exchange(batch, before, after)
         if after is not None:
             enter(batch, job)
-        if after != before and not silent:
-            batch.loud = True
+        if after != before:
+            batch.trace = event.trace
+            batch.loud = batch.loud or not event.silent
 
     def _live_batch(self, job: Job) -> Batch | None:
         batch = self.batches.get(job.batch_key) if job.batch_key is not None else None
@@ -275,6 +277,7 @@ class Workspace:
         self.leavers[where] = Leaver(batch.key, event.job_id, generation, event.event_id, changed=True)
         batch.has_leavers = batch.changed = True
         batch.loud = batch.loud or not event.silent
+        batch.trace = event.trace
         if job is None or job.batch_key != batch.key:
             batch.entered += not known_before
             return
@@ -293,6 +296,7 @@ class Workspace:
             return Applied(EventOutcome.STALE)
         self._describe(batch, event, ref)
         seal(batch, event.event_id)
+        batch.trace = event.trace
         return Applied(EventOutcome.APPLIED)
 
     def _delete_batch(self, event: JobEvent) -> Applied:

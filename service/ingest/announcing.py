@@ -22,6 +22,7 @@ from service.domain.profiles import EXPIRED, Profile, ProfileSet
 from service.domain.routing import JobRoute, Subscriber, route_batch, route_job, route_learned
 from service.domain.webhooks import Scope
 from service.domain.workspace import Ending, Workspace
+from service.ingest.spans import IngestSpans, MessageSpan
 from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Tenancy
 from service.ports import HandedOver, NewDelivery, NewMessage
 
@@ -60,16 +61,20 @@ class Announcement:
     messages: Counter[tuple[str, bool]] = field(default_factory=Counter)
     handed: list[HandedOver] = field(default_factory=list)
     finished: Counter[str] = field(default_factory=Counter)
+    spans: dict[str, MessageSpan] = field(default_factory=dict)
+    finishes: int = 0
+    queued: int = 0
     left: int = 0  # due deliveries that take the long way
 
 
 class Announcer:
     """Announces what has ended. ``max_body`` is the cap of a batch body in bytes."""
 
-    def __init__(self, profiles: ProfileSet, max_body: int, handoff: Handoff) -> None:
+    def __init__(self, profiles: ProfileSet, max_body: int, handoff: Handoff, spans: IngestSpans | None = None) -> None:
         self._profiles = profiles
         self._max_body = max_body
         self._handoff = handoff
+        self._spans = spans
 
     async def announce(
         self,
@@ -88,6 +93,7 @@ class Announcer:
         self._announce_jobs(announcement, workspace, endings, tenancies)
         await transaction.save(workspace)
         await self._announce_batches(announcement, transaction, finishing, tenancies)
+        announcement.finishes = len(finishing)
         await transaction.save_batches(b for b in workspace.batches.values() if b.changed)
         await transaction.retire(workspace.deletions)
         await self._write(announcement, transaction)
@@ -110,12 +116,12 @@ class Announcer:
             route = _route(ending, profile, tenancy, batch)
             announcement.anomalies["two_destinations"] += route.two_destinations
             if route.wanted:
-                message = self._job_message(job, profile, batch)
+                message = self._job_message(job, profile, batch, ending.trace)
                 announcement.wanted.append(_want(message, job, route, tenancy))
                 announcement.messages["job", job.generation > 1] += not job.message_made
                 job.message_made = True
 
-    def _job_message(self, job: Job, profile: Profile, batch: Batch | None) -> NewMessage:
+    def _job_message(self, job: Job, profile: Profile, batch: Batch | None, trace: str | None) -> NewMessage:
         message_type = profile.find_message_type(Scope.JOB, job.kind)
         link = profile.find_link(Scope.JOB, _link_fields_of_job(job, batch)) if profile.links else None
         body = build_job_body(job, batch, message_type=message_type, link=link, encode=encode_json)
@@ -130,6 +136,7 @@ class Announcer:
             profile.name,
             _required(job.finished_at),
             body,
+            trace=trace,
         )
 
     # Batches
@@ -151,7 +158,7 @@ class Announcer:
             announcement.messages["batch", batch.finish > 1] += 1
 
     async def _finish(self, transaction: IngestTransaction, batch: Batch, profile: Profile) -> NewMessage:
-        loud = batch.loud
+        loud, trace = batch.loud, batch.trace
         message_id = batch_message_id(batch.tenant_id, batch.incarnation_id, batch.fingerprint)
         finish(batch, message_id)
         await transaction.close_finish(batch)
@@ -179,6 +186,7 @@ class Announcer:
             _required(batch.completed_at),
             body,
             quiet=not loud,
+            trace=trace,
         )
 
     def _profile(self, source: str | None) -> Profile:
@@ -191,7 +199,11 @@ class Announcer:
     async def _write(self, announcement: Announcement, transaction: IngestTransaction) -> None:
         if not announcement.wanted:
             return
+        if self._spans is not None:
+            announcement.wanted = [self._trace(announcement, self._spans, wanted) for wanted in announcement.wanted]
         places = await transaction.insert_messages([w.message for w in announcement.wanted])
+        for message_id in announcement.spans.keys() - {m for m, at in places.items() if at == transaction.now}:
+            del announcement.spans[message_id]  # it was made before
         urls = [(w.message.tenant_id, w.one_shot_url) for w in announcement.wanted if w.one_shot_url is not None]
         one_shots = await transaction.list_one_shots(urls)
         made = await self._unsent(transaction, _deliveries(announcement.wanted, places, one_shots), places)
@@ -199,6 +211,10 @@ class Announcer:
         finished += [_missing(w, places) for w in announcement.wanted if w.missing_id is not None]
         await self._queue(announcement, transaction, deliveries)
         await transaction.insert_finished(finished)
+
+    def _trace(self, announcement: Announcement, spans: IngestSpans, wanted: Wanted) -> Wanted:
+        span = announcement.spans[wanted.message.message_id] = spans.create(wanted.message)
+        return wanted._replace(message=wanted.message._replace(trace=span.trace))
 
     async def _queue(
         self, announcement: Announcement, transaction: IngestTransaction, deliveries: Sequence[NewDelivery]
@@ -213,13 +229,16 @@ class Announcer:
         except BaseException:
             self._cancel(lease for _, lease in reserved.values())
             raise
-        bodies, now = {w.message.message_id: w.message.body for w in announcement.wanted}, transaction.now
+        messages, now = {w.message.message_id: w.message for w in announcement.wanted}, transaction.now
         for row in queued:
             key = (row.message_id, row.webhook_key)
             delivery, lease = reserved[key]
             if row.due and lease is not None:
-                announcement.handed.append(HandedOver(delivery, row.delivery_id, bodies[row.message_id], now, lease))
+                message = messages[row.message_id]
+                handed = HandedOver(delivery, row.delivery_id, message.body, now, lease, message.trace)
+                announcement.handed.append(handed)
                 del reserved[key]
+        announcement.queued = len(queued)
         announcement.left = sum(row.due for row in queued) - len(announcement.handed)
         self._cancel(lease for _, lease in reserved.values())
 
@@ -230,6 +249,8 @@ class Announcer:
 
     def committed(self, announcement: Announcement) -> None:
         """Send what was queued for this process; call it after the commit."""
+        for span in announcement.spans.values():
+            span.end()
         for handed in announcement.handed:
             self._handoff.push(handed)
         if announcement.left:

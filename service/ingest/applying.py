@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,9 @@ from service.domain.jobs import EventOutcome, Job
 from service.domain.profiles import ProfileSet
 from service.domain.workspace import Reading, Workspace
 from service.ingest.announcing import Announcement, Announcer
+from service.ingest.lines import TransactionLines
 from service.ingest.poll import Poll, PollResult, Record
+from service.ingest.spans import IngestSpans
 from service.ingest.transaction import IngestStore, IngestTransaction, Predecessor
 from service.ports import Conflict
 
@@ -55,15 +57,27 @@ class Ingestor:
         announcer: Announcer,
         settling: Settling,
         observer: IngestObserver,
+        lines: TransactionLines | None = None,
+        spans: IngestSpans | None = None,
     ) -> None:
         self._store = store
         self._profiles = profiles
         self._announcer = announcer
         self._settling = settling
         self._observer = observer
+        self._lines = lines
+        self._spans = spans
 
     async def ingest(self, poll: Poll) -> PollResult:
         """Apply one poll (its contract: ``service.ingest.poll``). Raises StoreUnavailable when the database is away."""
+        began = self._lines.begin() if self._lines else 0.0
+        with self._persisting("ingest", poll.records):
+            result, announcement = await self._ingest_until_stored(poll)
+            if self._lines:
+                self._lines.ingested(began, poll, result, announcement)
+        return result
+
+    async def _ingest_until_stored(self, poll: Poll) -> tuple[PollResult, Announcement]:
         for _ in range(TRIES):
             try:
                 return await self._ingest_once(poll)
@@ -71,17 +85,22 @@ class Ingestor:
                 continue
         return await self._ingest_once(poll)
 
+    def _persisting(self, name: str, records: Sequence[Record] = ()) -> AbstractContextManager[object]:
+        return nullcontext() if self._spans is None else self._spans.persist(name, records)
+
     async def settle(self, batch_keys: Sequence[int]) -> int:
         """Finish those of these batches whose settle window is over; return how many did."""
-        announcement = Announcement()
-        with self._sending(announcement):
+        announcement, began = Announcement(), self._lines.begin() if self._lines else 0.0
+        with self._persisting("settle"), self._sending(announcement):
             async with self._store.transaction() as transaction:
                 workspace = await transaction.lock_settling(batch_keys)
                 finishing = workspace.settle(transaction.now, self._settling)
                 await self._announcer.announce(announcement, transaction, workspace, finishing)
+        if self._lines:
+            self._lines.settled(began, announcement)
         return len(finishing)
 
-    async def _ingest_once(self, poll: Poll) -> PollResult:
+    async def _ingest_once(self, poll: Poll) -> tuple[PollResult, Announcement]:
         announcement, work = Announcement(), _Work()
         with self._sending(announcement):
             async with self._store.transaction() as transaction:
@@ -96,7 +115,7 @@ class Ingestor:
                     await self._announce(announcement, transaction, workspace)
         for event in events:
             self._observer.job_event_lag(max(0.0, (transaction.now - event.occurred_at).total_seconds()))
-        return PollResult(tuple(work.outcomes), lost, work.anomalies + announcement.anomalies)
+        return PollResult(tuple(work.outcomes), lost, work.anomalies + announcement.anomalies), announcement
 
     @contextmanager
     def _sending(self, announcement: Announcement) -> Iterator[None]:

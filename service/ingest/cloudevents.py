@@ -6,20 +6,22 @@ CloudEvents 1.0.2, JSON event format section 3; Kafka protocol binding sections 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from service.domain.traces import parse_trace
 from service.ingest.poison import Reason, Refused
 from service.ingest.wire import Name, Time, WireEvent, read_event, split_object
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
 _PREFIX = "ce_"
+_TRACING = frozenset({"traceparent", "tracestate", "ce_traceparent", "ce_tracestate"})
 
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -31,7 +33,8 @@ class Envelope(Struct, gc=False):
     type: Text
     source: Text
     time: Time | None = None
-    traceparent: str | None = None
+    traceparent: Any = None
+    tracestate: Any = None
     data: Raw = Raw(b"{}")
 
 
@@ -41,17 +44,29 @@ class Unwrapped:
 
     event: WireEvent
     dropped: int
-    traceparent: str | None
+    trace: str | None
 
 
 def select_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """Return the headers that matter, names in lower case; the last of equal names. Raises Refused."""
+    """Return the headers that matter, names in lower case; the last of equal names. Raises Refused.
+
+    Those of a trace context never refuse an event: what is no ASCII cannot be one and reads as something malformed.
+    """
     found = {}
     for name, value in headers:
         key = name.lower()
-        if value is not None and (key.startswith(_PREFIX) or key in {"content-type", "traceparent"}):
+        if value is None:
+            continue
+        if key in _TRACING:
+            found[key] = value.decode("ascii", "replace")
+        elif key.startswith(_PREFIX) or key == "content-type":
             found[key] = _decode(key, value)
     return found
+
+
+def find_trace(headers: Mapping[str, str]) -> str | None:
+    """The trace context that came beside the event: what the transport's last hop says."""
+    return parse_trace(headers.get("traceparent"), headers.get("tracestate"))
 
 
 def is_structured(headers: dict[str, str]) -> bool:
@@ -67,35 +82,43 @@ def is_binary(headers: dict[str, str]) -> bool:
     return "ce_specversion" in headers or "ce_id" in headers
 
 
-def unwrap_structured(value: bytes) -> Unwrapped:
+def unwrap_structured(value: bytes, headers: Mapping[str, str]) -> Unwrapped:
     """Read an event from its envelope. Raises Refused."""
     try:
         envelope = _envelope.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:
         split_object(value)  # says it if this is no JSON or no object
         raise Refused(Reason.SCHEMA, f"CloudEvents envelope: {error}") from None
-    return _merge(envelope, bytes(envelope.data))
+    return _merge(envelope, bytes(envelope.data), headers)
 
 
-def unwrap_binary(value: bytes, headers: dict[str, str]) -> Unwrapped:
+def unwrap_binary(value: bytes, headers: Mapping[str, str]) -> Unwrapped:
     """Read an event whose envelope is in the headers. Raises Refused."""
     attributes = {name.removeprefix(_PREFIX): text for name, text in headers.items() if name.startswith(_PREFIX)}
     attributes.pop("data", None)
-    attributes.setdefault("traceparent", headers.get("traceparent", ""))
     try:
         envelope = msgspec.convert(attributes, Envelope)
     except msgspec.ValidationError as error:
         raise Refused(Reason.SCHEMA, f"CloudEvents headers: {error}") from None
-    return _merge(envelope, value)
+    return _merge(envelope, value, headers)
 
 
-def _merge(envelope: Envelope, data: bytes) -> Unwrapped:
+def _merge(envelope: Envelope, data: bytes, headers: Mapping[str, str]) -> Unwrapped:
     event, dropped = read_event(b"{}" if data == b"null" else data)
     event.event_id = envelope.id
     event.event_type = envelope.type
     event.source = envelope.source
     event.occurred_at = _choose_time(envelope, event)
-    return Unwrapped(event, dropped, envelope.traceparent)
+    return Unwrapped(event, dropped, _find_extension(envelope) or find_trace(headers))
+
+
+def _find_extension(envelope: Envelope) -> str | None:
+    """The distributed tracing extension: the context in which the event was made, which wins over a hop's header."""
+    return parse_trace(_text(envelope.traceparent), _text(envelope.tracestate)) if envelope.traceparent else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _choose_time(envelope: Envelope, event: WireEvent) -> datetime | None:

@@ -9,7 +9,6 @@ functions below, which judge it and say why.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ DEFAULT_SOURCE = "native"
 Parsed = JobEvent | DeadLetter | Skipped
 Time = datetime | None
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.{0,200})?")
 _DOTS = frozenset({".", ".."})
 
 
@@ -75,17 +73,17 @@ class Parser:
 
     def _read(self, value: bytes, headers: dict[str, str]) -> JobEvent:
         if cloudevents.is_structured(headers):
-            return self._build_unwrapped(cloudevents.unwrap_structured(value))
+            return self._build_unwrapped(cloudevents.unwrap_structured(value, headers))
         if cloudevents.is_binary(headers):
             return self._build_unwrapped(cloudevents.unwrap_binary(value, headers))
         event, dropped = wire.read_event(value)
-        return self._build_plain(event, dropped, headers.get("traceparent"))
+        return self._build_plain(event, dropped, cloudevents.find_trace(headers))
 
-    def _build_plain(self, event: WireEvent, dropped: int, traceparent: str | None = None) -> JobEvent:
+    def _build_plain(self, event: WireEvent, dropped: int, trace: str | None = None) -> JobEvent:
         word, source = event.event_type, event.source or DEFAULT_SOURCE
         vocabulary = self._vocabularies.get(source) or _unknown_source(source)
         kind = KINDS.get(word or "") or _unknown_type(word)
-        return _build_event(event, vocabulary, kind, dropped, traceparent)
+        return _build_event(event, vocabulary, kind, dropped, trace)
 
     def _build_unwrapped(self, unwrapped: cloudevents.Unwrapped) -> JobEvent:
         event = unwrapped.event
@@ -93,7 +91,7 @@ class Parser:
         vocabulary = self._vocabularies.get(source) or _unknown_source(source)
         type_ = vocabulary.find_event_type(word)
         kind = KINDS[type_] if type_ else _unknown_type(word)
-        return _build_event(event, vocabulary, kind, unwrapped.dropped, unwrapped.traceparent)
+        return _build_event(event, vocabulary, kind, unwrapped.dropped, unwrapped.trace)
 
 
 def _vocabulary(profile: Profile) -> Vocabulary:
@@ -101,9 +99,7 @@ def _vocabulary(profile: Profile) -> Vocabulary:
     return Vocabulary(profile.name, terminal, profile.find_event_type)
 
 
-def _build_event(
-    event: WireEvent, vocabulary: Vocabulary, kind: Kind, dropped: int, traceparent: str | None
-) -> JobEvent:
+def _build_event(event: WireEvent, vocabulary: Vocabulary, kind: Kind, dropped: int, trace: str | None) -> JobEvent:
     tenant_id, job_id, occurred_at = event.tenant_id, "" if kind.of_batch else event.job_id, event.occurred_at
     if tenant_id is None or not tenant_id.isprintable() or tenant_id in _DOTS:
         tenant_id = _name("tenant_id", tenant_id)
@@ -130,7 +126,7 @@ def _build_event(
         event.kind or None, event.subject_id or None, event.subject_status or None, event.error_code or None,
         message, created_at, started_at, completed_at, event.previous_job_id or None, event.webhook_id or None,
         event.webhook_url or None, url, metadata, (DECORATION_DROPPED,) * dropped if dropped else (), False,
-        _traceparent(traceparent) if traceparent else None,
+        trace,
     )  # fmt: skip
 
 
@@ -213,11 +209,6 @@ def _metadata(raw: Raw) -> tuple[str | None, bool]:
 
 def _fits(text: str) -> bool:
     return len(text.encode()) <= wire.MAX_METADATA_BYTES
-
-
-def _traceparent(text: str) -> str | None:
-    """A W3C trace context (version 00 and its successors), None for anything else."""
-    return text if _TRACEPARENT.fullmatch(text) else None
 
 
 def _kind(type_: EventType) -> Kind:

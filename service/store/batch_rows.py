@@ -35,6 +35,7 @@ _CHANGING = (
     "finish_message_id",
     "settle_due_at",
     "loud",
+    "trace",
 )
 _IDENTITY = ("tenant_id", "name", "seq")
 INSERT_COLUMNS = len(_IDENTITY) + len(_CHANGING)

@@ -42,6 +42,7 @@ async def insert_messages(session: Session, messages: Sequence[NewMessage], body
             m.body,
             m.renotified,
             m.quiet,
+            m.trace,
         )
         for m in messages
     ]

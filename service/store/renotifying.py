@@ -88,8 +88,8 @@ async def _send_again(session: Session, sending: _Sending) -> int:
 async def _copy_message(session: Session, registry: Registry, sending: _Sending) -> str:
     """Store the same finish under another id, which becomes the batch's newest message."""
     message = sending.message
-    body = await session.value("message_body", message["message_id"], message["body_at"])
-    if body is None:
+    stored = await session.find("message_body", message["message_id"], message["body_at"])
+    if stored is None:
         raise Refused(409, "body_gone", "The body of the newest finish is gone.")
     copy = NewMessage(
         message_id=registry.new_id("msg_"),
@@ -101,8 +101,9 @@ async def _copy_message(session: Session, registry: Registry, sending: _Sending)
         generation=message["generation"],
         source=message["source"],
         finished_at=message["finished_at"],
-        body=body,
+        body=stored["body"],
         renotified=True,
+        trace=stored["trace"],
     )
     await queueing.insert_messages(session, [copy], await session.value("transaction_now"))
     await session.execute("batch_set_finish_message", sending.batch.key, copy.message_id)

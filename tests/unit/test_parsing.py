@@ -610,14 +610,14 @@ def test_structured_mode(aliased, content_type, header):
     assert event == JobEvent(
         "ce-1", EventType.JOB_COMPLETED, "oatmilk", NINE, "t", "j", status="completed", metadata='{"b": 1, "a": 2}'
     )
-    assert event.traceparent == ENVELOPE["traceparent"]
+    assert event.trace == ENVELOPE["traceparent"]
 
 
 @pytest.mark.parametrize("content_type", [(), [("content-type", b"application/json")], [("other", None)]])
 def test_binary_mode(aliased, content_type):
     event = aliased.parse(encode(DATA), [*binary(), *content_type])
     assert event == aliased.parse(structured(), [("content-type", b"application/cloudevents+json")])
-    assert event.traceparent == ENVELOPE["traceparent"]
+    assert event.trace == ENVELOPE["traceparent"]
 
 
 CE = [("content-type", b"application/cloudevents+json")]
@@ -701,11 +701,11 @@ def test_an_envelope_without_its_content_type_is_no_event(aliased):
 
 @pytest.mark.parametrize("traceparent", [b"", b"garbage", b"00-ABC", b"00-" + b"0" * 400, b"\x1b[31m"])
 def test_bad_traceparent_is_ignored(aliased, traceparent):
-    assert read(LEAST, [("traceparent", traceparent)]).traceparent is None
+    assert read(LEAST, [("traceparent", traceparent)]).trace is None
 
 
 def test_traceparent_of_a_plain_record():
-    assert read(LEAST, [("traceparent", ENVELOPE["traceparent"].encode())]).traceparent == ENVELOPE["traceparent"]
+    assert read(LEAST, [("traceparent", ENVELOPE["traceparent"].encode())]).trace == ENVELOPE["traceparent"]
 
 
 # Whatever comes

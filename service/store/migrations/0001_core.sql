@@ -49,6 +49,7 @@ CREATE TABLE batches (
     settle_seconds integer,               -- of the registration
     settle_due_at timestamptz,
     loud boolean NOT NULL DEFAULT false,  -- some event since the last finish is recent enough to notify about
+    trace text,                           -- trace context of the event that last changed what the batch sees
     first_seen_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     reconciled_at timestamptz NOT NULL DEFAULT now(),
@@ -178,6 +179,7 @@ CREATE TABLE message_bodies (
     message_id text COLLATE "C" NOT NULL,
     body_at timestamptz NOT NULL,
     body bytea NOT NULL,
+    trace text,                           -- trace context that attempts continue; here, since a claim reads this row
     PRIMARY KEY (message_id, body_at)
 ) PARTITION BY RANGE (body_at);
 
@@ -345,7 +347,8 @@ CREATE TYPE message_input AS (
     finished_at timestamptz,
     body bytea,
     renotified boolean,
-    quiet boolean
+    quiet boolean,
+    trace text
 );
 
 CREATE TYPE delivery_input AS (

@@ -1,7 +1,7 @@
 -- Move bodies that are still needed out of a period that is about to be dropped, at most $3 at a time: the newest finish
 -- of a live batch, and what an unfinished delivery sends. Returns the ids that were moved.
 WITH needed AS (
-    SELECT b.message_id, b.body_at, b.body
+    SELECT b.message_id, b.body_at, b.body, b.trace
     FROM message_bodies AS b
     WHERE
         b.body_at >= $1::timestamptz AND b.body_at < $2::timestamptz
@@ -16,8 +16,8 @@ WITH needed AS (
     LIMIT $3::integer
 ),
 stored AS (
-    INSERT INTO message_bodies (message_id, body_at, body)
-    SELECT n.message_id, now(), n.body FROM needed AS n
+    INSERT INTO message_bodies (message_id, body_at, body, trace)
+    SELECT n.message_id, now(), n.body, n.trace FROM needed AS n
 ),
 pointed AS (
     UPDATE messages AS m

@@ -58,7 +58,8 @@ SELECT
     extract(EPOCH FROM c.created_at)::double precision AS created,
     extract(EPOCH FROM c.first_due_at)::double precision AS first_due,
     coalesce((SELECT w.revision FROM webhooks AS w WHERE w.webhook_key = c.webhook_key), 0) AS revision,
-    (SELECT b.body FROM message_bodies AS b WHERE b.message_id = c.message_id AND b.body_at = c.body_at) AS body,
+    b.body,
+    b.trace,
     CASE WHEN c.extra = 1 OR c.flag <> 0 OR c.resume_state IS NOT NULL
         THEN json_build_object(
             'extra', c.extra, 'flag', c.flag, 'flag_reason', c.flag_reason, 'state', c.resume_state,
@@ -68,3 +69,9 @@ SELECT
     s.ends_at
 FROM scan AS s
 LEFT JOIN claimed AS c ON true
+LEFT JOIN LATERAL (
+    SELECT m.body, m.trace
+    FROM message_bodies AS m
+    WHERE m.message_id = c.message_id AND m.body_at = c.body_at
+    LIMIT 1
+) AS b ON true

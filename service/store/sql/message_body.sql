@@ -1,1 +1,1 @@
-SELECT body FROM message_bodies WHERE message_id = $1 AND body_at = $2
+SELECT body, trace FROM message_bodies WHERE message_id = $1 AND body_at = $2

@@ -15,8 +15,8 @@ stored AS (
     ON CONFLICT (message_id) DO NOTHING
     RETURNING message_id
 )
-INSERT INTO message_bodies (message_id, body_at, body)
-SELECT n.message_id, $2::timestamptz, n.body
+INSERT INTO message_bodies (message_id, body_at, body, trace)
+SELECT n.message_id, $2::timestamptz, n.body, n.trace
 FROM new AS n
 JOIN stored USING (message_id)
 RETURNING message_id

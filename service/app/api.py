@@ -26,7 +26,7 @@ async def open_api(stack: AsyncExitStack, basics: Basics, ingestor: Ingestor) ->
             tests_per_webhook=settings.limit_tests,
         ),
         basics.configuration.secret("operator_key").get,
-        EventRequests(build_reader(basics), ingestor, basics.telemetry),
+        EventRequests(build_reader(basics), ingestor, basics.telemetry, basics.spans),
     )
     runner = web.AppRunner(build_api(parts), access_log=None, handle_signals=False, shutdown_timeout=3.0)
     await runner.setup()

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from service.app.probing import ClockSkewProbe
+from service.app.tracing import open_spans
 from service.config import ConfigError, Configuration, SecretReload, SecretSource, parse_encryption_keys
 from service.delivery.waking import Waker
 from service.domain.egress import EgressPolicy, parse_policy
@@ -38,6 +40,9 @@ from service.store.migrating import check_schema
 from service.store.registry import Registry
 from service.telemetry import Telemetry
 
+if TYPE_CHECKING:
+    from service.telemetry.spans import Spans
+
 RETRY_START = 1.0
 
 
@@ -55,6 +60,7 @@ class Basics:
     sealer: Sealer
     policy: EgressPolicy
     waker: Waker
+    spans: Spans | None
 
     def tell(self, event: str, /, **fields: object) -> None:
         """Write one line at the level that a change of state has."""
@@ -65,6 +71,7 @@ async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Ba
     settings, clock, rng = configuration.settings, SystemClock(), SystemRng()
     redactor = Redactor(configuration.masks())
     stack.callback(configure(now=clock.now, redactor=redactor, level=settings.log_level, form=settings.log_format))
+    spans = open_spans(stack, configuration, clock, get_logger())
     dsn = settings.database_url.get_secret_value()
     database = await stack.enter_async_context(Database(dsn, size=settings.database_pool_size))
     notifier = DueNotifier(settings.listen_url.get_secret_value())
@@ -80,6 +87,7 @@ async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Ba
         Sealer([(key.key_id, key.material) for key in settings.sealing_keys]),
         _build_policy(configuration),
         Waker(notifier),
+        spans,
     )
 
 

@@ -72,6 +72,7 @@ async def add_deliver(
         sender=sender,
         observer=basics.telemetry,
         tell=basics.tell,
+        spans=basics.spans,
     )
     role = build_deliver_role(ports, _engine_settings(basics, descriptors))
     basics.telemetry.follow("deliveries_in_flight", lambda: float(role.slots.in_flight))

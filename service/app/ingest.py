@@ -13,6 +13,7 @@ from service.domain.batches import Settling
 from service.ingest.announcing import Announcer
 from service.ingest.applying import Ingestor
 from service.ingest.broker import Consumer, Producer
+from service.ingest.lines import LineRules, TransactionLines
 from service.ingest.mirror import DeadLetterMirror
 from service.ingest.parsing import Parser
 from service.ingest.reading import Reader
@@ -29,14 +30,24 @@ from service.store.routing import OneShots, RoutingCopy
 def build_ingestor(basics: Basics, role: DeliverRole | None) -> Ingestor:
     settings, wake = basics.configuration.settings, basics.waker.wake
     profiles = build_profiles(basics)
+    handoff = Arrivals(role.handoff, wake) if role else NoEngine(wake)
     one_shots = OneShots(basics.sealer, basics.policy, lambda: f"whk_{basics.rng.token(16).hex()}")
     return Ingestor(
         PostgresIngestStore(basics.database, RoutingCopy(), one_shots),
         profiles,
-        Announcer(profiles, settings.max_body_bytes, Arrivals(role.handoff, wake) if role else NoEngine(wake)),
+        Announcer(profiles, settings.max_body_bytes, handoff, basics.spans),
         Settling(settings.batch_settle_seconds, settings.cancel_grace),
         basics.telemetry,
+        _build_lines(basics),
+        basics.spans,
     )
+
+
+def _build_lines(basics: Basics) -> TransactionLines:
+    settings = basics.configuration.settings
+    rules = LineRules(settings.log_success_sample, everything=settings.log_level == "debug")
+    find_trace_id = basics.spans.find_trace_id if basics.spans else lambda: None
+    return TransactionLines(basics.log.info, basics.log.debug, basics.clock, basics.rng, rules, find_trace_id)
 
 
 def build_reader(basics: Basics) -> Reader:
@@ -69,6 +80,7 @@ def build_ingest(basics: Basics, ingestor: Ingestor, checks: dict[str, Any]) -> 
         heartbeats=basics.heartbeats,
         tell=_tell_by_weight(basics),
         on_dead_letter=lambda: [wake() for wake in wake_mirror],
+        spans=basics.spans,
     )
     checks["database"] = basics.database.answers
     checks["kafka"] = worker.kafka_answers

@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails
 from service.config.durations import format_duration
 from service.config.schema import PREFIX, Settings
 from service.config.secrets import SecretSource, UnusableSecretError, read_secret
+from service.config.tracing import NO_TRACING, Tracing, read_tracing
 
 Origin = Literal["env", "file", "toml", "default"]
 
@@ -54,6 +55,7 @@ class Configuration:
     settings: Settings
     origins: Mapping[str, Origin]
     secrets: Mapping[str, SecretSource]
+    tracing: Tracing = NO_TRACING
 
     def secret(self, name: str) -> SecretSource:
         """The source of one secret by field name, such as ``kafka_sasl_password``."""
@@ -61,7 +63,7 @@ class Configuration:
 
     def masks(self) -> set[str]:
         """Every text that must not appear in a log: for ``Redactor.register``."""
-        return {mask for source in self.secrets.values() for mask in source.masks()}
+        return {mask for source in self.secrets.values() for mask in source.masks()} | self.tracing.masks
 
 
 def load_configuration(environ: Mapping[str, str] | None = None, *, needs: Collection[str] = SERVE) -> Configuration:
@@ -83,7 +85,7 @@ def load_configuration(environ: Mapping[str, str] | None = None, *, needs: Colle
         raise ConfigError(problems)
     if missing := [f"{_env_name(name)}: {_WHY_NEEDED[name]}" for name in needs if not raw.get(name)]:
         raise ConfigError(missing)
-    return Configuration(settings, origins, _secret_sources(settings, raw, files))
+    return Configuration(settings, origins, _secret_sources(settings, raw, files), read_tracing(environ))
 
 
 def _is_ours(name: str, value: str) -> bool:

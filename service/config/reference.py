@@ -35,8 +35,11 @@ called webhookd or webhookd-…: `WEBHOOKD_…_PORT=tcp://…`, `…_SERVICE_…
 _TAIL = """
 ## Tracing
 
-With the `otel` extra installed, the variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, …)
-are honoured as its documentation describes them; they have no prefix. Default: off; range: as OpenTelemetry says.
+With the `otel` extra installed, the variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`,
+`OTEL_TRACES_SAMPLER`, …) are honoured as its documentation describes them; they have no prefix. Default: off; range: as
+OpenTelemetry says. An endpoint, or `OTEL_TRACES_EXPORTER=otlp`, turns spans on; they go out by OTLP over HTTP
+(`http/protobuf`), and only they: metrics are for Prometheus. What cannot be done leaves tracing off with a line
+`tracing_off`; it never stops the start. `OTEL_BSP_MAX_QUEUE_SIZE` is 16384 unless it is set.
 """
 
 

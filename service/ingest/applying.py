@@ -91,13 +91,14 @@ class Ingestor:
     async def settle(self, batch_keys: Sequence[int]) -> int:
         """Finish those of these batches whose settle window is over; return how many did."""
         announcement, began = Announcement(), self._lines.begin() if self._lines else 0.0
-        with self._persisting("settle"), self._sending(announcement):
-            async with self._store.transaction() as transaction:
-                workspace = await transaction.lock_settling(batch_keys)
-                finishing = workspace.settle(transaction.now, self._settling)
-                await self._announcer.announce(announcement, transaction, workspace, finishing)
-        if self._lines:
-            self._lines.settled(began, announcement)
+        with self._persisting("settle"):
+            with self._sending(announcement):
+                async with self._store.transaction() as transaction:
+                    workspace = await transaction.lock_settling(batch_keys)
+                    finishing = workspace.settle(transaction.now, self._settling)
+                    await self._announcer.announce(announcement, transaction, workspace, finishing)
+            if self._lines:
+                self._lines.settled(began, announcement)
         return len(finishing)
 
     async def _ingest_once(self, poll: Poll) -> tuple[PollResult, Announcement]:

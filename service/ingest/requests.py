@@ -7,6 +7,7 @@ Belongs here: one request, one transaction, one result per event. Does not belon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Protocol
 
 from service.domain.events import JobEvent
@@ -15,6 +16,7 @@ from service.ingest.bisecting import Offer
 from service.ingest.poison import DeadLetter, Reason, Skipped
 from service.ingest.poll import Headers, Poll, PollResult, Record
 from service.ingest.reading import Reader
+from service.ingest.spans import Consuming
 
 
 class Incoming(Protocol):
@@ -49,10 +51,13 @@ class RequestReport(Protocol):
 class EventRequests:
     """Makes the events of a request durable."""
 
-    def __init__(self, reader: Reader, ingestor: Ingests, report: RequestReport) -> None:
+    def __init__(
+        self, reader: Reader, ingestor: Ingests, report: RequestReport, spans: Consuming | None = None
+    ) -> None:
         self._reader = reader
         self._ingestor = ingestor
         self._report = report
+        self._spans = spans
 
     async def ingest_events(self, events: Sequence[Incoming], tenant_id: str) -> Sequence[Mapping[str, object]]:
         """Apply the events in order, in one transaction; return one result per event.
@@ -74,7 +79,8 @@ class EventRequests:
             self._count(poll, result)
 
         if records:
-            await Offer(Poll(records), done, lambda *_: None).run(self._ingestor.ingest)
+            with self._spans.consume(records) if self._spans else nullcontext():
+                await Offer(Poll(records), done, lambda *_: None).run(self._ingestor.ingest)
         return outcomes
 
     def _count(self, poll: Poll, result: PollResult) -> None:

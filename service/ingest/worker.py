@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, TypeVar
@@ -24,6 +24,7 @@ from service.ingest.placing import Holding, Missed, Offsets, place
 from service.ingest.poison import DeadLetter, Reason
 from service.ingest.poll import Partition, Poll, PollResult, Record
 from service.ingest.reading import Reader
+from service.ingest.spans import Consuming
 from service.ingest.watching import LagReport, Watchdog
 from service.lifecycle import Clock, Heartbeats, Rng, Stop
 from service.ports import StoreUnavailable
@@ -84,6 +85,7 @@ class KafkaIngest:
         tell: Callable[..., object],
         limits: Limits = Limits(),
         on_dead_letter: Callable[[], object] = lambda: None,
+        spans: Consuming | None = None,
     ) -> None:
         """``connect`` makes a consumer that is not open yet; ``tell(event, **fields)`` takes what is worth a log line."""
         self.instance = rng.token(8).hex()
@@ -98,6 +100,7 @@ class KafkaIngest:
         self._tell = tell
         self._limits = limits
         self._on_dead_letter = on_dead_letter
+        self._spans = spans
         self._consumer: Consumer | None = None
         self._claims = 0
         self._holding = Holding("")
@@ -248,7 +251,8 @@ class KafkaIngest:
             self._count(part, result)
 
         offer, epoch = Offer(poll, done, self._tell_culprit), consumer.epoch
-        stored = await self._patiently(consumer, stop, lambda: offer.run(self._ingestor.ingest))
+        with self._spans.consume(poll.records) if self._spans else nullcontext():
+            stored = await self._patiently(consumer, stop, lambda: offer.run(self._ingestor.ingest))
         if stored and consumer.epoch == epoch:
             self._advance(poll, lost)
 

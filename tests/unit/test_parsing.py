@@ -699,13 +699,36 @@ def test_an_envelope_without_its_content_type_is_no_event(aliased):
     assert aliased.parse(structured()).reason is Reason.SCHEMA
 
 
-@pytest.mark.parametrize("traceparent", [b"", b"garbage", b"00-ABC", b"00-" + b"0" * 400, b"\x1b[31m"])
-def test_bad_traceparent_is_ignored(aliased, traceparent):
-    assert read(LEAST, [("traceparent", traceparent)]).trace is None
+BAD_CONTEXTS = [b"", b"garbage", b"00-ABC", b"00-" + b"0" * 400, b"\x1b[31m", b"\xff\xfe", b"a\0b"]
 
 
-def test_traceparent_of_a_plain_record():
-    assert read(LEAST, [("traceparent", ENVELOPE["traceparent"].encode())]).trace == ENVELOPE["traceparent"]
+@pytest.mark.parametrize("bad", BAD_CONTEXTS)
+@pytest.mark.parametrize("name", ["traceparent", "tracestate", "ce_traceparent", "ce_tracestate"])
+def test_a_bad_trace_context_costs_no_event(aliased, name, bad):
+    assert read(LEAST, [(name, bad)]).trace is None
+    event = aliased.parse(encode(DATA), [*binary(traceparent=GONE), (name, bad)])
+    assert isinstance(event, JobEvent)
+    assert event.trace is None
+
+
+@pytest.mark.parametrize("bad", [7, None, "", ["x"], {"a": 1}, "garbage"])
+def test_a_bad_extension_costs_no_event(aliased, bad):
+    header = ("traceparent", ENVELOPE["traceparent"].encode())
+    assert aliased.parse(structured(traceparent=bad, tracestate=bad), CE).trace is None
+    assert aliased.parse(structured(traceparent=bad, tracestate=bad), [*CE, header]).trace == ENVELOPE["traceparent"]
+    assert aliased.parse(structured(tracestate=bad), CE).trace == ENVELOPE["traceparent"]
+
+
+def test_trace_context_of_a_plain_record():
+    headers = [("traceparent", ENVELOPE["traceparent"].encode()), ("Tracestate", b"a=1,b=2")]
+    assert read(LEAST, headers).trace == f"{ENVELOPE['traceparent']} a=1,b=2"
+
+
+def test_the_event_s_own_context_wins_over_a_hop_s(aliased):
+    hop = ("traceparent", b"00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-01")
+    assert aliased.parse(structured(tracestate="a=1"), [*CE, hop]).trace == f"{ENVELOPE['traceparent']} a=1"
+    assert aliased.parse(encode(DATA), [*binary(tracestate="a=1"), hop]).trace == f"{ENVELOPE['traceparent']} a=1"
+    assert aliased.parse(encode(DATA), [*binary(traceparent=GONE), hop]).trace == hop[1].decode()
 
 
 # Whatever comes

@@ -7,7 +7,7 @@ WORKDIR /src
 COPY requirements/ requirements/
 RUN ["python", "-m", "pip", "install", "--require-hashes", "--only-binary=:all:", "--requirement=requirements/build.txt"]
 RUN ["python", "-m", "venv", "--without-pip", "/opt/webhookd"]
-RUN ["uv", "pip", "install", "--python=/opt/webhookd/bin/python", "--require-hashes", "--only-binary=:all:", "--requirement=requirements/runtime.txt"]
+RUN ["uv", "pip", "install", "--python=/opt/webhookd/bin/python", "--require-hashes", "--only-binary=:all:", "--requirement=requirements/image.txt"]
 COPY LICENSE README.md pyproject.toml ./
 COPY service/ service/
 RUN ["python", "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir=/wheels", "."]

@@ -58,8 +58,9 @@ fmt: $(STAMP) ## format, and repair what can be repaired
 lock: $(STAMP) ## resolve the lock files anew (LOCK_ARGS=--upgrade for newer versions)
 	@$(COMPILE) $(LOCK_ARGS) requirements/build.in -o requirements/build.txt
 	@$(COMPILE) $(LOCK_ARGS) pyproject.toml -o requirements/runtime.txt
+	@$(COMPILE) $(LOCK_ARGS) pyproject.toml --extra otel --constraint requirements/runtime.txt -o requirements/image.txt
 	@$(COMPILE) $(LOCK_ARGS) pyproject.toml --extra embedded --extra otel --extra dev \
-		--constraint requirements/runtime.txt --constraint requirements/build.txt -o requirements/dev.txt
+		--constraint requirements/image.txt --constraint requirements/build.txt -o requirements/dev.txt
 
 clean: ## remove what the targets made
 	@rm -rf $(VENV) .cache .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info build dist

@@ -134,14 +134,15 @@ ODD = (
 FINISHES = (
     Panel(
         "Messages by scope",
-        "Finishes of batches and of jobs; `none` are test and operational messages.",
+        "Finishes of batches and of jobs; `none` are test and operational messages. A job whose end nobody asked for makes no "
+        "message; a batch always does.",
         (per_minute("webhookd_messages_total", "scope"),),
         unit="suffix: /min",
         stacked=True,
     ),
     Panel(
         "First and repeated finishes",
-        "`true`: a batch or job that had finished before, after a rerun or an addition.",
+        "`true`: a batch or job that had finished before, after a rerun or an addition, or a copy made by `/renotify`.",
         (per_minute("webhookd_messages_total", "renotified"),),
         unit="suffix: /min",
         stacked=True,

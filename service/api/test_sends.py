@@ -9,7 +9,7 @@ from service.api.calls import Answer, Call
 from service.api.problems import Problem
 from service.api.views import UNREACHABLE, shown_outcome
 from service.store import delivery_views, message_store
-from service.store.codes import WebhookKind
+from service.store.codes import Scope, WebhookKind
 from service.store.database import Row
 from service.store.delivery_views import SeenDelivery
 from service.store.webhooks import StoredWebhook
@@ -25,6 +25,7 @@ async def send_test(call: Call, webhook: StoredWebhook) -> Answer:
         raise Problem(409, "one_shot", "A one-shot URL is not tested.")
     async with call.parts.database.transaction() as session:
         delivery_id = await message_store.queue_test(session, call.parts.registry, webhook)
+    call.parts.registry.made(Scope.NONE.word, False)
     deadline = webhook.settings.timeout_seconds or call.parts.registry.defaults.timeout_seconds
     seen = await _wait(call, delivery_id, min(deadline + MARGIN, call.parts.limits.test_wait.total_seconds()))
     if seen is None or seen.finished_at is None:

@@ -171,6 +171,7 @@ def build_registry(basics: Basics) -> Registry:
         basics.rng,
         settings.max_webhooks_per_tenant,
         basics.telemetry.deliveries_finished,
+        lambda scope, renotified: basics.telemetry.messages(scope, renotified=renotified),
     )
 
 

@@ -133,7 +133,8 @@ def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
         return profile.scopes if profile else frozenset(Scope)
 
     admin = AdminUpkeep(basics.database, build_registry(basics), scopes_of, kept)
-    news = OperationalStore(basics.database, encode_json)
+    count_messages = partial(basics.telemetry.messages, "none", renotified=False)
+    news = OperationalStore(basics.database, encode_json, lambda made: count_messages(count=made))
     topic = (Loop("operational_topic", 5.0, OperationalNews(news, "topic", partial(_send, basics)).run_once),)
     return (
         Loop("replays", 1.0, admin.advance_replays),

@@ -301,7 +301,9 @@ class Logging(BaseModel):
         "info", description="Least level that is written."
     )
     log_format: Annotated[Literal["json", "console"], v.Lower] = Field("json", description="`console` is for people.")
-    log_success_sample: float = Field(0.0, ge=0, le=1, description="Share of successful attempts that get a log line.")
+    log_success_sample: float = Field(
+        0.0, ge=0, le=1, description="Share of successful attempts and of ordinary ingest transactions that get a line."
+    )
     config_file: v.ExistingFile = Field(
         None,
         description="TOML file with settings by lower-case name without prefix; the environment wins over it.",

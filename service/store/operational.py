@@ -6,7 +6,7 @@ the instant it writes; a message that was made before is not made again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from service.domain.routing import Subscriber
 from service.domain.webhooks import matches
 from service.ports import NewDelivery, NewMessage
 from service.store import queueing
+from service.store.codes import Scope
 from service.store.database import Database, Session
 from service.store.routing import RoutingCopy
 
@@ -42,6 +43,7 @@ class StoredNews:
     now: datetime
     events: Sequence[OperationalEvent]
     following: Place | None
+    made: int = 0
 
     async def tell_subscribers(self) -> None:
         """Make a message of each event for the account webhooks that ask for its type."""
@@ -54,6 +56,7 @@ class StoredNews:
         }
         messages = [self._message(event) for event, _ in wanted.values()]
         new = await queueing.insert_messages(self.session, messages, self.now)
+        self.made += len(new)
         deliveries = [
             self._delivery(event, subscriber)
             for message_id, (event, subscribers) in wanted.items()
@@ -64,7 +67,9 @@ class StoredNews:
 
     def _message(self, event: OperationalEvent) -> NewMessage:
         body = build_operational_body(event, self.encode)
-        return NewMessage(event.message_id, event.tenant_id, event.type, "none", None, None, 0, SOURCE, event.at, body)
+        return NewMessage(
+            event.message_id, event.tenant_id, event.type, Scope.NONE.word, None, None, 0, SOURCE, event.at, body
+        )
 
     def _delivery(self, event: OperationalEvent, subscriber: Subscriber) -> NewDelivery:
         return NewDelivery(
@@ -74,7 +79,7 @@ class StoredNews:
             message_id=event.message_id,
             body_at=self.now,
             type=event.type,
-            scope="none",
+            scope=Scope.NONE.word,
             group_key=None,
             batch_key=None,
             job_id=None,
@@ -87,8 +92,10 @@ class StoredNews:
 class OperationalStore:
     """Reads on from where a way of telling stopped."""
 
-    def __init__(self, database: Database, encode: Encoder) -> None:
+    def __init__(self, database: Database, encode: Encoder, on_made: Callable[[int], object] = lambda _: None) -> None:
+        """``on_made`` is told how many messages a committed transaction has made."""
         self._database = database
+        self._on_made = on_made
         self._encode = encode
         self._routing = RoutingCopy()
 
@@ -104,8 +111,11 @@ class OperationalStore:
             last = exhausted[-1] if len(exhausted) == limit else None
             following = (last["finished_at"], last["delivery_id"]) if last else None
             events: list[OperationalEvent] = [*map(_disabled, disabled), *map(_exhausted, exhausted)]
-            yield StoredNews(session, self._routing, self._encode, row["now"], events, following)
+            news = StoredNews(session, self._routing, self._encode, row["now"], events, following)
+            yield news
             await session.execute("operational_told", name, last["finished_at"] if last else row["now"])
+        if news.made:
+            self._on_made(news.made)
 
 
 def _subscribed(event: OperationalEvent, subscribers: Any) -> list[Subscriber]:

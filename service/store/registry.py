@@ -33,7 +33,7 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True)
 class Registry:
     """Shared parts. ``policy`` is asked at each use, since operators may reload it; ``finished`` counts deliveries that a
-    script has ended, by state.
+    script has ended, by state; ``made`` counts messages that one has made, by scope, and whether it says again what was said.
     """
 
     sealer: Sealer
@@ -43,6 +43,7 @@ class Registry:
     rng: Rng
     max_webhooks_per_tenant: int = 1000
     finished: Callable[[str, int], object] = lambda _state, _count: None
+    made: Callable[[str, bool], object] = lambda _scope, _renotified: None
 
     def new_id(self, prefix: str) -> str:
         """Draw an id that nobody can guess: 130 bits in base 32 after a prefix."""

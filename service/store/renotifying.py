@@ -107,6 +107,7 @@ async def _copy_message(session: Session, registry: Registry, sending: _Sending)
     )
     await queueing.insert_messages(session, [copy], await session.value("transaction_now"))
     await session.execute("batch_set_finish_message", sending.batch.key, copy.message_id)
+    registry.made(copy.scope, copy.renotified)
     return copy.message_id
 
 

@@ -10,6 +10,7 @@ from anyio.from_thread import BlockingPortal
 
 from tests.e2e.story import Tenant, completed, queued
 from tests.support.collector import Collector, Told
+from tests.support.helm import render
 from tests.support.receiving import Receiver
 from tests.support.service import Service, build_settings, eventually
 
@@ -26,6 +27,16 @@ def collector(portal: BlockingPortal) -> Iterator[Collector]:
     portal.call(collector.close)
 
 
+def as_the_chart_sets(**otel: object) -> dict[str, str]:
+    """The variables that every container gets of the chart's `otel` values."""
+    objects = render({"secrets": {"existingSecret": "webhookd"}, "otel": otel})
+    (settings,) = (each for each in objects if each["kind"] == "ConfigMap")
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"]}}]
+    return {name: text for name, text in settings["data"].items() if name.startswith("OTEL_")}
+
+
 @pytest.fixture(scope="module")
 def service(
     portal: BlockingPortal, shared_database: str, broker: str, shared_topic: str, collector: Collector, tmp_path_factory
@@ -34,12 +45,12 @@ def service(
         shared_database, kafka_bootstrap_servers=broker, kafka_topics=shared_topic, kafka_group_id=shared_topic,
         log_success_sample=1,
     )  # fmt: skip
-    tracing = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}",
-        "OTEL_EXPORTER_OTLP_HEADERS": f"x-collector-key={HEADER_SECRET}",
-        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=tests",
-        "OTEL_BSP_SCHEDULE_DELAY": "100",
-    }
+    tracing = as_the_chart_sets(
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{collector.port}",
+        OTEL_RESOURCE_ATTRIBUTES="deployment.environment.name=tests",
+        OTEL_BSP_SCHEDULE_DELAY=100,
+    )
+    tracing["OTEL_EXPORTER_OTLP_HEADERS"] = f"x-collector-key={HEADER_SECRET}"
     service = Service({**settings, **tracing}, tmp_path_factory.mktemp("tracing") / "service.log")
     try:
         service.launch()

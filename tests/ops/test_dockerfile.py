@@ -135,12 +135,10 @@ def test_the_image_holds_the_locked_packages_and_no_installer(replay):
         path.name.partition("-")[0].lower().replace("_", "-")
         for path in replay.root.glob("opt/webhookd/lib/*/site-packages/*.dist-info")
     }
-    locked = re.findall(
-        r"^([A-Za-z0-9._-]+)==", (ROOT / "requirements" / "runtime.txt").read_text(), flags=re.MULTILINE
-    )
+    locked = re.findall(r"^([A-Za-z0-9._-]+)==", (ROOT / "requirements" / "image.txt").read_text(), flags=re.MULTILINE)
     assert "pip" not in found
     assert found - {"webhookd"} <= {name.lower().replace("_", "-").replace(".", "-") for name in locked}
-    assert {"webhookd", "aiohttp", "asyncpg", "uvloop"} <= found
+    assert {"webhookd", "aiohttp", "asyncpg", "uvloop", "opentelemetry-exporter-otlp-proto-http"} <= found
 
 
 def test_everything_that_is_no_code_is_in_it_too(replay):

@@ -145,6 +145,7 @@ async def fail_for_good(tenant: Tenant, receiver: Receiver) -> None:
     webhook = await tenant.register(receiver, retry_schedule=[1])
     await tenant.produce(completed("exhausted", webhook_id=webhook["webhook_id"]))
     await tenant.delivery("failed", job="exhausted")
+    await tenant.api.post(f"/v1/webhooks/{webhook['webhook_id']}/test")
 
 
 async def go_away(tenant: Tenant, receiver: Receiver) -> None:
@@ -255,6 +256,7 @@ MOVED = (  # what the drive must have moved: a metric that nobody feeds shows he
     'webhookd_messages_total{scope="batch", renotified="false"}',
     'webhookd_messages_total{scope="batch", renotified="true"}',
     'webhookd_messages_total{scope="job", renotified="false"}',
+    'webhookd_messages_total{scope="none", renotified="false"}',
     'webhookd_attempts_total{outcome="delivered", status_class="2xx"}',
     'webhookd_attempts_total{outcome="http_error", status_class="5xx"}',
     'webhookd_attempts_total{outcome="http_error", status_class="4xx"}',

@@ -15,6 +15,7 @@ MAX_STATE_SIZE: Final = 512
 LONG_MEMBER: Final = 128
 SPAN_BYTES: Final = 8
 
+_ORDINARY: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[0-3]")
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _MEMBER: Final = re.compile(
     r"(?:[a-z0-9][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})"
@@ -31,15 +32,22 @@ def parse_trace(parent: str | None, state: str | None = None) -> str | None:
     A ``traceparent`` of a later version is read as far as it is known and written as version 00; a bad ``tracestate``
     is left out without harm to the ``traceparent`` (W3C Trace Context, sections 3.2 and 3.3).
     """
-    found = _PARENT.fullmatch(parent) if parent else None
+    if not parent:
+        return None
+    context = parent if _ORDINARY.fullmatch(parent) else _parse_parent(parent)
+    kept = _parse_state(state) if state and context else ""
+    return f"{context} {kept}" if kept else context
+
+
+def _parse_parent(parent: str) -> str | None:
+    """The careful way, for flags and versions that are not known yet, and for what is no context."""
+    found = _PARENT.fullmatch(parent)
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()
     if version == "ff" or (version == "00" and more) or _NOTHING.fullmatch(trace_id) or _NOTHING.fullmatch(span_id):
         return None
-    kept = _parse_state(state) if state else ""
-    context = f"00-{trace_id}-{span_id}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
-    return f"{context} {kept}" if kept else context
+    return f"00-{trace_id}-{span_id}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
 
 
 def _parse_state(state: str) -> str:

@@ -159,3 +159,4 @@ async def a_worker_is_killed(scene: Scene) -> None:
 async def the_database_goes_away(scene: Scene) -> None:
     await scene.database.aclose()
     await scene.lights("the database")
+    assert scene.main.running  # it waits; InstanceDown is the killed worker's alone

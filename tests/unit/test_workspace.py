@@ -1,5 +1,6 @@
 """Chapter 1, "Batch rules" 1, 2 and 5: membership, i.e. what concerns a job and a batch at once."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -485,3 +486,44 @@ def test_trace_7_canceled_members_wait_for_the_deletion():
     topic.tell(deleted(occurred_at=NOW + SECOND))
     topic.wait()
     assert topic.told == []
+
+
+# --- trace contexts ---
+
+
+@pytest.mark.parametrize(
+    ("events", "trace"),
+    [
+        ((completed("A", trace="a"), completed("B", trace="b")), "b"),
+        ((completed("B", trace="b"), completed("A", trace="a")), "a"),
+        ((completed("A", trace="a"), completed("B", trace="b"), completed("A", trace="again")), "b"),
+        ((completed("A", trace="a"), completed("B")), None),
+        ((queued("A", trace="a"), completed("B", trace="b"), removed("A", trace="c")), "c"),
+        ((removed("Z", trace="z"), completed("A", trace="a")), "a"),
+    ],
+)
+def test_a_finish_continues_the_event_that_last_changed_what_the_batch_sees(events, trace):
+    topic = Topic()
+    topic.tell(*(replace(each, batch=BatchRef("b")) for each in events))
+    assert topic.batch().trace == trace
+    topic.wait()
+    assert topic.batch().finish == 1
+    assert topic.batch().trace is None
+
+
+def test_a_seal_may_be_what_finishes_a_batch():
+    workspace = Workspace()
+    for one in (completed("A", trace="a"), sealed(trace="s")):
+        workspace.apply(one, read(one))
+    assert [(batch.sealed, batch.trace) for batch in workspace.settle(NOW, SETTLING)] == [(True, "s")]
+
+
+def test_an_ending_continues_the_event_that_ended_its_run_or_named_where_to_tell():
+    workspace = Workspace()
+    for one in (started("A", trace="s"), completed("A", trace="e"), completed("A", trace="late", webhook_id="whk_1")):
+        workspace.apply(one, read(one))
+    assert [(ending.learned, ending.trace) for ending in workspace.endings] == [((), "e")]
+    told_later = Workspace(jobs=dict(workspace.jobs), batches=workspace.batches, incarnations=workspace.incarnations)
+    one = completed("A", trace="later", webhook_url="https://receiver.example/")
+    told_later.apply(one, read(one))
+    assert [(ending.learned, ending.trace) for ending in told_later.endings] == [(("webhook_url",), "later")]

@@ -118,10 +118,47 @@ FIRING = Panel(
         ),
     ),
     kind="state-timeline",
-    width=24,
+    width=16,
     height=5,
     thresholds=((None, RED),),
     nothing="nothing",
+)
+
+ENDED = 'sum(increase(webhookd_deliveries_finished_total{…, state=~"delivered|failed"}[1h]))'
+
+RESULTS = (
+    Panel(
+        "Ended well, last hour",
+        "Of the deliveries that ended in the last hour, the share that receivers accepted, however many attempts it took. "
+        "The rest was given up. Superseded and canceled ones are left out: nobody waits for them.",
+        (
+            Query(
+                f'sum(increase(webhookd_deliveries_finished_total{{…, state="delivered"}}[1h])) / ({ENDED} > 0)', "well"
+            ),
+        ),
+        unit="percentunit",
+        kind="stat",
+        width=4,
+        height=5,
+        decimals=2,
+        thresholds=((None, RED), (0.95, ORANGE), (0.999, GREEN)),
+        nothing="no traffic",
+        ahead="webhook-health",
+    ),
+    Panel(
+        "Held now",
+        "Deliveries that nobody tries to send: their webhook is paused or disabled, or there is no key to sign with. They "
+        "go out when that ends, and are given up when they are held for longer than their schedule.\n\n"
+        "Unknown: no process leads upkeep.",
+        (Query("max(webhookd_deliveries_held{…})", "held"),),
+        kind="stat",
+        width=4,
+        height=5,
+        decimals=0,
+        thresholds=((None, GREEN), (0.5, ORANGE)),
+        nothing="unknown",
+        ahead="webhook-health",
+    ),
 )
 
 SERVICE_LEVEL = (
@@ -225,9 +262,9 @@ QUEUE = (
 OVERVIEW = Dashboard(
     "overview",
     "Overview",
-    "Do receivers get their webhooks? Top left is ours to answer for, the third is the receivers'.",
+    "Do receivers get their webhooks? Top left is ours to answer for, the third is the receivers'; below: how it ended.",
     (
-        Row("Do receivers get their webhooks?", (*ANSWERS, FIRING)),
+        Row("Do receivers get their webhooks?", (*ANSWERS, *RESULTS, FIRING)),
         Row("Service level: 99.9 % of first attempts within 5 s", SERVICE_LEVEL),
         Row("Deliveries: rate, errors, duration", DELIVERIES),
         Row("Work arriving, work waiting", QUEUE),

@@ -20,8 +20,18 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode, get_current_span
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    get_current_span,
+    set_span_in_context,
+)
 
 from service import __version__
 from service.delivery.entries import Entry
@@ -37,7 +47,6 @@ from service.ports import NewMessage
 CLOSE_WITHIN: Final = 3.0
 _NANO: Final = 1_000_000_000
 _ROUTE: Final = "/v1/events"
-_propagator: Final = TraceContextTextMapPropagator()
 Attributes = dict[str, str | int]
 
 
@@ -243,8 +252,13 @@ def _fail(span: Span, kind: str) -> None:
 
 
 def _read(trace: str) -> Context:
+    """A context that ``parse_trace`` has judged: nothing is to be judged again, as the propagator would."""
     parent, state = split_trace(trace)
-    return _propagator.extract({"traceparent": parent, "tracestate": state}, Context())
+    _, trace_id, span_id, flags = parent.split("-")
+    states = TraceState.from_header([state]) if state else None
+    flagged = TraceFlags(int(flags, 16))
+    context = SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=flagged, trace_state=states)
+    return set_span_in_context(NonRecordingSpan(context), Context())
 
 
 def _write(span: Span) -> str:

@@ -175,7 +175,7 @@ class Delivery(Model):
     state: DeliveryState
     reason: str | None
     origin: Literal["ordinary", "test", "replay", "operational"] = Field(description="What it was made for.")
-    attempt_count: int
+    attempt_count: int = Field(description="All that were ever made; a schedule that starts over goes on counting.")
     created_at: Instant
     next_attempt_at: Instant | None
     finished_at: Instant | None
@@ -186,7 +186,7 @@ class Delivery(Model):
 class Attempt(Model):
     """One POST."""
 
-    number: int
+    number: int = Field(description="From 1, growing; the receiver saw it as `webhook-attempt`.")
     started_at: Instant
     duration_ms: int | None
     host: str | None

@@ -111,7 +111,9 @@ class Redeliver(Request):
 class ReplayPost(Request):
     """A replay of past messages to one webhook."""
 
-    since: InstantIn
+    since: Annotated[
+        InstantIn, Field(description="By when the message was made; of a run without one, by when it ended.")
+    ]
     until: InstantIn | None = None
     which: Literal["failed", "held", "missing", "all"]
     rate: Annotated[int, Field(ge=1, le=1000, description="Deliveries a second.")] = 10

@@ -15,9 +15,8 @@ from service.domain.health import HealthRules
 from service.domain.operational import OperationalEvent, build_operational_body
 from service.domain.schedule import Schedule
 from service.domain.targets import parse_url
-from service.domain.webhooks import Scope
-from service.ingest.announcing import encode_json
 from service.ingest.applying import Ingestor
+from service.ingest.bodies import encode_json
 from service.ingest.broker import BrokerUnavailable, Producer
 from service.lifecycle import (
     Worker,
@@ -126,13 +125,7 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
 
 def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
     kept = basics.configuration.settings.retention_state
-    profiles = build_profiles(basics)
-
-    def scopes_of(source: str) -> frozenset[Scope]:
-        profile = profiles.find(source)
-        return profile.scopes if profile else frozenset(Scope)
-
-    admin = AdminUpkeep(basics.database, build_registry(basics), scopes_of, kept)
+    admin = AdminUpkeep(basics.database, build_registry(basics), build_profiles(basics), kept)
     count_messages = partial(basics.telemetry.messages, "none", renotified=False)
     news = OperationalStore(basics.database, encode_json, lambda made: count_messages(count=made))
     topic = (Loop("operational_topic", 5.0, OperationalNews(news, "topic", partial(_send, basics)).run_once),)

@@ -268,7 +268,7 @@ class Attempts:
         self._tell("attempt_failed", **describe_attempt(row, entry, outcome, trace), **describe_decision(undelivered))
 
     def _count(self, row: ReadyDelivery, outcome: Outcome, epoch: float) -> None:
-        first = row.attempts == 0 and row.scheduled
+        first = row.spent == 0 and row.scheduled
         self._observer.attempt(
             outcome,
             slot_wait=row.started - row.ready,
@@ -296,7 +296,7 @@ def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | N
     signature = entry.signer.sign(row.message_id, timestamp, row.body)
     own = (
         f"webhook-id: {row.message_id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n"
-        f"webhook-attempt: {row.attempts + 1}\r\nwebhook-event-type: {_clean(row.type)}\r\n"
+        f"webhook-attempt: {row.number}\r\nwebhook-event-type: {_clean(row.type)}\r\n"
         f"webhook-generation: {row.generation}\r\n"
     )
     block = entry.block + own.encode()
@@ -311,7 +311,7 @@ def describe_delivery(row: ReadyDelivery, entry: Entry, trace: str | None = None
         "webhook_id": entry.webhook_id,
         "tenant_id": row.tenant_id,
         **describe_subject(row.body),
-        "attempt": row.attempts + 1,
+        "attempt": row.number,
     }
     trace = trace or row.trace
     return {**fields, "trace_id": trace_id_of(trace)} if trace else fields

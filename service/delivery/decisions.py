@@ -60,7 +60,7 @@ def decide_without_attempt(row: ReadyDelivery, entry: Entry, verdict: Verdict, n
 
 def end_without_attempt(row: ReadyDelivery, entry: Entry, state: State, reason: Reason) -> Undelivered:
     """End a delivery that there is nothing left to send of, or nowhere to send to."""
-    decision = Decision(state, reason, attempts=row.attempts)
+    decision = Decision(state, reason, attempts=row.spent)
     return Undelivered(row, build_facts(row, entry, stale=False), decision, entry.origin)
 
 
@@ -81,7 +81,7 @@ def build_facts(row: ReadyDelivery, entry: Entry, *, stale: bool) -> DeliveryFac
     return DeliveryFacts(
         schedule=entry.schedule,
         first_due_at=instant(row.first_due),
-        attempts=row.attempts,
+        attempts=row.spent,
         purpose=special.purpose,
         before=special.before,
         before_reason=special.before_reason,

@@ -32,7 +32,7 @@ class Lease:
 class Special:
     """What only few deliveries have: a purpose beside the schedule, a flag set before the claim, where to go back to.
 
-    ``before_due`` is in seconds since 1970.
+    ``before_due`` is in seconds since 1970; ``attempts_before`` were made before the present schedule or beside it.
     """
 
     purpose: Purpose = Purpose.SCHEDULED
@@ -41,6 +41,7 @@ class Special:
     before: State = State.PENDING
     before_reason: Reason | None = None
     before_due: float | None = None
+    attempts_before: int = 0
 
 
 ORDINARY: Final = Special()
@@ -50,7 +51,8 @@ ORDINARY: Final = Special()
 class ReadyDelivery:
     """One leased delivery.
 
-    ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``created``,
+    ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``attempts``
+    are all that were ever made of it. ``created``,
     ``first_due`` are seconds since 1970 by the database's clock. ``revision`` is the
     webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged; ``trace`` is the context that
     attempts continue. The fields after
@@ -94,5 +96,10 @@ class ReadyDelivery:
 
     @property
     def number(self) -> int:
-        """The attempt's number, from 1."""
+        """The attempt's number, from 1; a schedule that starts over goes on counting."""
         return self.attempts + 1
+
+    @property
+    def spent(self) -> int:
+        """How many attempts of the present schedule were made."""
+        return max(0, self.attempts - self.special.attempts_before)

@@ -134,7 +134,7 @@ class Recorder:
             (
                 row.delivery_id,
                 row.token,
-                row.attempts + 1,
+                row.number,
                 started,
                 int(outcome.duration * 1_000),
                 outcome.status,

@@ -25,6 +25,7 @@ TERMINAL_WORDS: Final = frozenset({"succeeded", "failed", "canceled"})
 PUBLIC_WORDS: Final = frozenset({"queued", "processing"}) | TERMINAL_WORDS
 DEFAULT_TYPE: Final = "extraction.completed"
 EXPIRED: Final = "expired"
+NATIVE: Final = "native"  # every set has it: it ships with the service
 QUARANTINED: Final = "quarantined"
 RERUN_RULES: Final = ("none", "subject")
 
@@ -120,6 +121,10 @@ class ProfileSet:
     def find(self, source: str) -> Profile | None:
         """The profile of an event's ``source``; None sends the event to the dead letters."""
         return self.by_name.get(source) or self.by_source.get(source)
+
+    def choose(self, source: str | None) -> Profile:
+        """The profile of work that is stored already: the native one where its own is not known any more."""
+        return (self.find(source) if source else None) or self.by_name[NATIVE]
 
 
 def build_profile_set(profiles: Iterable[Profile]) -> ProfileSet:

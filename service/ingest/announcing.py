@@ -12,33 +12,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-import orjson
-
 from service.domain.batches import Batch, finish
-from service.domain.identity import batch_message_id, job_group, job_message_id
+from service.domain.identity import batch_message_id, job_group
 from service.domain.jobs import Job
-from service.domain.messages import RawJson, build_batch_body, build_job_body
+from service.domain.messages import build_batch_body
 from service.domain.profiles import EXPIRED, Profile, ProfileSet
 from service.domain.routing import JobRoute, Subscriber, route_batch, route_job, route_learned
 from service.domain.webhooks import Scope
 from service.domain.workspace import Ending, Workspace
+from service.ingest.bodies import build_job_message, encode_json
 from service.ingest.spans import IngestSpans, MessageSpan
 from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Tenancy
 from service.ports import HandedOver, NewDelivery, NewMessage
 
 NO_KEY = "no_signing_key"
 SMALLEST_VIEW = 200  # bytes of a job in a body, at the least: bounds how many members a body can show
-
-
-def encode_json(value: Mapping[str, object]) -> bytes:
-    """Encode a body: UTF-8, keys in the order given, raw JSON passed through."""
-    return orjson.dumps(value, default=_encode_raw, option=orjson.OPT_PASSTHROUGH_DATACLASS)
-
-
-def _encode_raw(value: object) -> orjson.Fragment:
-    if isinstance(value, RawJson):
-        return orjson.Fragment(value.text)
-    raise TypeError(type(value).__name__)
 
 
 class Wanted(NamedTuple):
@@ -109,35 +97,17 @@ class Announcer:
         tenancies: Mapping[str, Tenancy],
     ) -> None:
         for ending in endings:
-            job, profile = ending.job, self._profile(ending.job.source)
+            job, profile = ending.job, self._profiles.choose(ending.job.source)
             batch = workspace.batches.get(job.batch_key or 0)
             batch = None if batch is None or batch.ended else batch
             tenancy = tenancies[job.tenant_id]
             route = _route(ending, profile, tenancy, batch)
             announcement.anomalies["two_destinations"] += route.two_destinations
             if route.wanted:
-                message = self._job_message(job, profile, batch, ending.trace)
+                message = build_job_message(job, profile, batch, ending.trace)
                 announcement.wanted.append(_want(message, job, route, tenancy))
                 announcement.messages["job", job.generation > 1] += not job.message_made
                 job.message_made = True
-
-    def _job_message(self, job: Job, profile: Profile, batch: Batch | None, trace: str | None) -> NewMessage:
-        message_type = profile.find_message_type(Scope.JOB, job.kind)
-        link = profile.find_link(Scope.JOB, _link_fields_of_job(job, batch)) if profile.links else None
-        body = build_job_body(job, batch, message_type=message_type, link=link, encode=encode_json)
-        return NewMessage(
-            job_message_id(job.tenant_id, job.job_id, job.generation),
-            job.tenant_id,
-            message_type,
-            "job",
-            batch.key if batch and batch.key > 0 else None,
-            job.job_id,
-            job.generation,
-            profile.name,
-            _required(job.finished_at),
-            body,
-            trace=trace,
-        )
 
     # Batches
 
@@ -150,7 +120,7 @@ class Announcer:
     ) -> None:
         own = await transaction.list_batch_webhooks([b.key for b in finishing]) if finishing else {}
         for batch in finishing:
-            profile, loud = self._profile(batch.source), batch.loud
+            profile, loud = self._profiles.choose(batch.source), batch.loud
             message = await self._finish(transaction, batch, profile)
             subscribers = tenancies[batch.tenant_id].subscribers.values()
             webhooks = route_batch(profile, batch.name, own.get(batch.key), subscribers) if loud else ()
@@ -188,11 +158,6 @@ class Announcer:
             quiet=not loud,
             trace=trace,
         )
-
-    def _profile(self, source: str | None) -> Profile:
-        profile = self._profiles.find(source or "native") or self._profiles.find("native")
-        assert profile is not None
-        return profile
 
     # Writing
 
@@ -347,25 +312,6 @@ def _overtaken(made: list[tuple[NewDelivery, str]]) -> tuple[list[FinishedDelive
         else:
             finished.append(FinishedDelivery(delivery, webhook_id, "superseded"))
     return finished, current
-
-
-def _link_fields_of_job(job: Job, batch: Batch | None) -> dict[str, object]:
-    return {
-        "tenant_id": job.tenant_id,
-        "source": job.source,
-        "status": job.phase.status,
-        "generation": job.generation,
-        "batch_name": batch.name if batch else None,
-        "batch_id": batch.incarnation_id if batch else None,
-        "job_id": job.job_id,
-        "subject_id": job.subject_id,
-        "kind": job.kind,
-        "attempts": job.attempts,
-        "stage": job.stage,
-        "source_status": job.source_status,
-        "error_code": job.error_code,
-        "previous_job_id": job.previous_job_id,
-    }
 
 
 def _link_fields_of_batch(batch: Batch) -> dict[str, object]:

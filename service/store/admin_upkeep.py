@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from service.domain.profiles import ProfileSet
 from service.store import audit, idempotency, stats
 from service.store.database import Database
 from service.store.registry import Registry
-from service.store.replays import ScopesOf, advance_replays
+from service.store.replays import advance_replays
 
 STEPS_AT_ONCE = 20
 ROLLUPS_KEPT = timedelta(hours=26)
@@ -19,17 +20,17 @@ ROLLUPS_KEPT = timedelta(hours=26)
 class AdminUpkeep:
     """Three rounds. Each may raise StoreUnavailable or Conflict, and is safe beside another process's."""
 
-    def __init__(self, database: Database, registry: Registry, scopes_of: ScopesOf, kept: timedelta) -> None:
-        """``scopes_of`` gives the scopes that a source's profile emits; ``kept`` is how long the audit log is kept."""
+    def __init__(self, database: Database, registry: Registry, profiles: ProfileSet, kept: timedelta) -> None:
+        """``kept`` is how long the audit log is kept."""
         self._database = database
         self._registry = registry
-        self._scopes_of = scopes_of
+        self._profiles = profiles
         self._kept = kept
 
     async def advance_replays(self) -> None:
         """Take the steps of replays that are due; every second or so."""
         for _ in range(STEPS_AT_ONCE):
-            if not await advance_replays(self._database, self._registry, self._scopes_of):
+            if not await advance_replays(self._database, self._registry, self._profiles):
                 return
 
     async def roll_up(self) -> None:

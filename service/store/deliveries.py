@@ -149,13 +149,13 @@ def _read_row(row: Iterable[Any], request: ClaimRequest) -> ReadyDelivery:
 
 
 def _read_special(special: Mapping[str, Any]) -> Special:
-    """A test, a redelivery, or one that was flagged before its lease was taken off."""
+    """A test, a redelivery, one that was flagged before its lease was taken off, or one whose schedule started over."""
     recall, recall_reason = read_recall(special["flag"], special["flag_reason"])
     if special["state"] is None:
         purpose = Purpose.TEST if special["extra"] == Extra.TEST else Purpose.SCHEDULED
-        return Special(purpose, recall, recall_reason)
+        return Special(purpose, recall, recall_reason, attempts_before=special["attempts_before"])
     before, reason = STATES[special["state"]], _reason(special["reason"])
-    return Special(Purpose.REDELIVER, recall, recall_reason, before, reason, special["due"])
+    return Special(Purpose.REDELIVER, recall, recall_reason, before, reason, special["due"], special["attempts_before"])
 
 
 def read_recall(flag: int, reason: str | None) -> tuple[Recall | None, Reason | None]:

@@ -7,10 +7,11 @@ the loop. Queued rows are ordinary deliveries with ``extra`` replay, due one aft
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from service.domain.profiles import ProfileSet
 from service.domain.webhooks import Filters, Scope, WebhookState, matches
 from service.ports import NewDelivery
 from service.store import queueing
@@ -18,6 +19,7 @@ from service.store.codes import DoneState, Extra, WebhookKind
 from service.store.database import Database, Row, Session
 from service.store.registrations import group_of
 from service.store.registry import Refused, Registry
+from service.store.untold_runs import tell_of_runs, wants_jobs
 from service.store.webhooks import StoredWebhook, read_webhook
 
 PAGE = 1_000
@@ -25,11 +27,13 @@ MANY = 100_000
 TRIAL_KEPT = timedelta(hours=24)
 _FAILED, _DELIVERED = int(DoneState.FAILED), int(DoneState.DELIVERED)
 _STATES = {"failed": [_FAILED], "held": [_FAILED], "missing": [], "all": [_FAILED, _DELIVERED]}
-_PHASES = {"failed": ("finished",), "held": ("finished",), "missing": ("missing",), "all": ("finished", "missing")}
+_PHASES = {
+    "failed": ("finished",),
+    "held": ("finished",),
+    "missing": ("missing", "untold"),
+    "all": ("finished", "missing", "untold"),
+}
 _SCOPES = {0: Scope.BATCH, 1: Scope.JOB}
-
-ScopesOf = Callable[[str], Collection[Scope]]
-"""The scopes that the profile of a source emits to subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ async def _count(session: Session, webhook: StoredWebhook, request: ReplayReques
         count += await session.value(
             "replay_count_missing", webhook.tenant_id, key, webhook.batch_key, request.since, until, MANY + 1 - count
         )
+    if "untold" in _PHASES[request.which] and count <= MANY and wants_jobs(webhook):
+        count += await session.value("replay_count_untold", webhook.tenant_id, request.since, until, MANY + 1 - count)
     return count
 
 
@@ -122,7 +128,7 @@ async def cancel_replay(session: Session, tenant_id: str, replay_id: int) -> Row
     return await session.find("replay_cancel", replay_id, tenant_id)
 
 
-async def advance_replays(database: Database, registry: Registry, scopes_of: ScopesOf) -> bool:
+async def advance_replays(database: Database, registry: Registry, profiles: ProfileSet) -> bool:
     """Take one step of the replay that is due; False when none is. Safe beside other processes."""
     async with database.transaction() as session:
         replay = await session.find("replay_lock_due")
@@ -133,7 +139,7 @@ async def advance_replays(database: Database, registry: Registry, scopes_of: Sco
             await session.execute("replay_end", replay["replay_id"], "failed", "webhook_deleted")
             return True
         step = _STEPS[replay["phase"]]
-        taken = await step(session, replay, read_webhook(row, registry.sealer), scopes_of)
+        taken = await step(session, replay, read_webhook(row, registry.sealer), profiles)
         await _save(session, replay, taken)
         await session.execute("deliveries_wake")
     return True
@@ -160,8 +166,8 @@ async def _save(session: Session, replay: Row, taken: _Taken) -> None:
         await session.execute("replay_end", replay["replay_id"], "done", None)
 
 
-async def _step_finished(session: Session, replay: Row, webhook: StoredWebhook, scopes_of: ScopesOf) -> _Taken:
-    del scopes_of
+async def _step_finished(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:
+    del profiles
     reason = "held_too_long" if replay["which"] == "held" else None
     row = await session.find(
         "replay_step_finished",
@@ -179,7 +185,7 @@ async def _step_finished(session: Session, replay: Row, webhook: StoredWebhook, 
     return _Taken(row["scanned"], row["queued"], position)
 
 
-async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, scopes_of: ScopesOf) -> _Taken:
+async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:
     at, _, message_id = replay["position"].partition(" ")
     since = datetime.fromisoformat(at) if at else replay["since"]
     rows = await session.fetch(
@@ -192,23 +198,38 @@ async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, s
         replay["until"],
         PAGE,
     )
-    wanted = [row for row in rows if row["missing"] and _wants(webhook, row, scopes_of)]
-    queued = await queueing.enqueue(session, [_delivery(webhook, row) for row in wanted])
-    ids = [one.delivery_id for one in queued if one.due]
-    await session.execute("replay_space_out", ids, replay["rate"])
+    wanted = [row for row in rows if row["missing"] and _wants(webhook, row, profiles)]
+    queued = await _enqueue(session, replay, [_delivery(webhook, row) for row in wanted])
     last = f"{rows[-1]['created_at'].isoformat()} {rows[-1]['message_id']}" if len(rows) == PAGE else ""
-    return _Taken(len(rows), len(queued), last)
+    return _Taken(len(rows), queued, last)
 
 
-_STEPS = {"finished": _step_finished, "missing": _step_missing}
+async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:
+    """Runs that ended when nobody wanted their message, in the order of job ids: their messages are made now."""
+    if not wants_jobs(webhook):
+        return _Taken(0, 0, "")
+    span = (replay["since"], replay["until"])
+    found = await tell_of_runs(session, profiles, webhook, span, replay["position"], PAGE)
+    queued = await _enqueue(session, replay, [_delivery(webhook, row) for row in found.messages])
+    return _Taken(found.ended, queued, found.last_job_id)
 
 
-def _wants(webhook: StoredWebhook, row: Row, scopes_of: ScopesOf) -> bool:
+async def _enqueue(session: Session, replay: Row, deliveries: Sequence[NewDelivery]) -> int:
+    """Queue deliveries, due one after the other at the replay's rate; return how many there are."""
+    queued = await queueing.enqueue(session, deliveries)
+    await session.execute("replay_space_out", [one.delivery_id for one in queued if one.due], replay["rate"])
+    return len(queued)
+
+
+_STEPS = {"finished": _step_finished, "missing": _step_missing, "untold": _step_untold}
+
+
+def _wants(webhook: StoredWebhook, row: Row, profiles: ProfileSet) -> bool:
     """Tell whether the webhook would have got this message, had it been there."""
     if webhook.kind is WebhookKind.BATCH:
         return bool(row["batch_key"] == webhook.batch_key and row["scope"] == 0)
     scope = _SCOPES.get(row["scope"])
-    if webhook.kind is not WebhookKind.ACCOUNT or scope is None or scope not in scopes_of(row["source"]):
+    if webhook.kind is not WebhookKind.ACCOUNT or scope is None or scope not in profiles.choose(row["source"]).scopes:
         return False
     filters: Filters = webhook.settings.filters
     return matches(filters, row["type"], scope, row["batch_name"])

@@ -87,7 +87,7 @@ async def test_another_url_restarts_what_waits(api):
     (row,) = await api.fetch(
         "SELECT *, due_at <= now() AS due, first_due_at > now() - interval '1 h' AS fresh FROM deliveries"
     )
-    assert (row["state"], row["attempts"], row["due"], row["fresh"]) == (0, 0, True, True)
+    assert (row["state"], row["attempts"], row["attempts_before"], row["due"], row["fresh"]) == (0, 3, 3, True, True)
     (health,) = await api.fetch("SELECT * FROM webhook_health")
     assert (health["held_until"], health["last_error"], health["breaker"]) == (None, None, 0)
 
@@ -104,7 +104,7 @@ async def test_another_url_flags_what_is_on_the_wire_and_sends_a_failed_finish(a
     reply = await api.put(HOOK, {"url": URL_1})
     assert (reply.json["delivery_queued"], reply.json["delivery_reason"]) == (True, "failed_at_old_url")
     (again,) = await api.deliveries()
-    assert (again["delivery_id"], again["state"], again["attempt_count"]) == (delivery["delivery_id"], "pending", 0)
+    assert (again["delivery_id"], again["state"], again["attempt_count"]) == (delivery["delivery_id"], "pending", 1)
 
 
 async def test_a_shorter_settle_window_counts_for_a_batch_that_waits(api):
@@ -246,7 +246,7 @@ async def test_renotify(api):
     await api.connection.execute("UPDATE deliveries SET attempts = 3, state = 1")
     assert (await api.post("/v1/batches/nov/renotify", {"force": True})).json["deliveries"] == 1
     (fresh,) = await api.deliveries()
-    assert (fresh["state"], fresh["attempt_count"]) == ("pending", 0)
+    assert (fresh["state"], fresh["attempt_count"]) == ("pending", 3)
     await api.conclude()
     again = (await api.post("/v1/batches/nov/renotify")).json
     (second,) = await api.deliveries()

@@ -1,17 +1,17 @@
 """Deliveries, messages and replays: lists, redelivering, canceling, expunging."""
 
 import asyncio
+import json
 
 import pytest
 
-from service.domain.webhooks import Scope
+from service.profiles import load_profiles
 from service.store.replays import advance_replays
 from tests.support.api import SEALER, URL_1, running_api
 from tests.support.delivering import Queue, deliver
 from tests.support.receivers import NO_CONTENT, answering, receive
 
 HOOK = "/v1/batches/nov/webhook"
-BOTH = frozenset({Scope.BATCH, Scope.JOB})
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def replay(api, **body):
 
 
 async def run_replays(api):
-    while await advance_replays(api.database, api.parts.registry, lambda source: BOTH):
+    while await advance_replays(api.database, api.parts.registry, load_profiles()):
         await api.connection.execute("UPDATE replays SET next_at = now()")
 
 
@@ -187,7 +187,8 @@ async def test_replays_of_failed_held_and_all(api):
     rows = await api.fetch(
         "SELECT extra, attempts, extract(epoch FROM due_at - min(due_at) OVER ())::float AS at FROM deliveries ORDER BY due_at"
     )
-    assert [tuple(row) for row in rows] == [(2, 0, 0.0), (2, 0, 0.5), (2, 0, 1.0)]
+    assert [tuple(row) for row in rows] == [(2, 1, 0.0), (2, 1, 0.5), (2, 1, 1.0)]
+    assert await api.value("SELECT count(*) FROM deliveries WHERE attempts_before = 1") == 3
     assert (await api.as_tenant("t2").get(f"/v1/replays/{started['replay_id']}")).status == 404
 
 
@@ -207,6 +208,78 @@ async def test_a_replay_of_what_is_missing_takes_the_newest_of_each(api):
     await replay(api, which="missing")
     await run_replays(api)
     assert len(await api.deliveries()) == 1
+
+
+async def test_a_replay_makes_the_messages_of_runs_that_nobody_wanted(api):
+    await api.finish("b0", "j0", status="failed")
+    await api.finish("b0", "j0", generation=2)
+    await api.finish("b1", "j1", "j2")
+    await api.send(api.event("job.started", "j3", "b1", generation=1))
+    await api.as_tenant("t2").finish("b0", "other")
+    assert await api.value("SELECT count(*) FROM messages WHERE scope = 1") == 0
+    for name, more in {"all": {}, "later": {"batch_names": ["b0"]}}.items():
+        await api.post("/v1/webhooks", {"url": URL_1, "id": name, "event_types": ["*"], "scopes": ["job"], **more})
+    until = (await api.value("SELECT now()")).isoformat()
+    span = {"which": "missing", "until": until}
+    assert (await replay(api, **span, dry_run=True)).json["matched"] >= 3
+    started = (await replay(api, **span)).json["replay"]["replay_id"]
+    await run_replays(api)
+    shown = (await api.get(f"/v1/replays/{started}")).json
+    assert (shown["state"], shown["queued"]) == ("done", 3)
+    made = {d["job_id"]: d for d in await api.deliveries()}
+    assert {job: (d["generation"], d["origin"], d["scope"]) for job, d in made.items()} == {
+        "j0": (2, "replay", "job"), "j1": (1, "replay", "job"), "j2": (1, "replay", "job"),
+    }  # fmt: skip
+    body = json.loads((await api.get(f"/v1/messages/{made['j0']['message_id']}")).json["body"])
+    assert body["type"] == "extraction.completed" and body["data"]["batch"]["name"] == "b0"
+    assert (body["data"]["job"]["generation"], body["data"]["job"]["status"]) == (2, "succeeded")
+    await replay(api, **span)
+    await run_replays(api)
+    assert len(await api.deliveries()) == 3, "once is enough"
+    path = "/v1/webhooks/later/replay"
+    await api.post(path, {"since": "2000-01-01T00:00:00Z", **span})
+    await run_replays(api)
+    (late,) = await api.deliveries("?webhook=later")
+    assert late["message_id"] == made["j0"]["message_id"], "made once, for whoever wants it"
+
+
+async def test_a_message_made_by_a_replay_is_the_one_that_ingest_makes(api):
+    await api.send(api.event("job.completed", "j1", status="succeeded"))
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "all", "event_types": ["*"]})
+    await replay(api, which="missing")
+    await run_replays(api)
+    (made,) = await api.deliveries()
+    again = (await api.get(f"/v1/messages/{made['message_id']}")).json
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "named"})
+    await api.send(api.event("job.queued", "j1", webhook_id="named"))
+    learned = await api.deliveries("?webhook=named")
+    assert [d["message_id"] for d in learned] == [made["message_id"]]
+    await api.delete(f"/v1/messages/{made['message_id']}/body")
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "third", "event_types": ["*"]})
+    await api.post("/v1/webhooks/third/replay", {"since": "2000-01-01T00:00:00Z", "which": "all"})
+    await run_replays(api)
+    assert await api.deliveries("?webhook=third") == [], "an expunged body is not made again"
+    assert again["body"] and (await api.get(f"/v1/messages/{made['message_id']}")).json["body"] is None
+
+
+async def test_replays_over_deleted_batches(api):
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "all", "event_types": ["*"], "scopes": ["batch"]})
+    await api.finish("b0", "j0")
+    await api.conclude(5, "exhausted")
+    await api.finish("b1", "j1")
+    await api.send(api.event("batch.deleted", "", "b0"), api.event("batch.deleted", "", "b1"))
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "new", "event_types": ["*"], "scopes": ["batch"]})
+    await api.post("/v1/webhooks/new/replay", {"since": "2000-01-01T00:00:00Z", "which": "missing"})
+    await run_replays(api)
+    assert await api.deliveries("?webhook=new") == [], "there is nothing to say about a deleted batch"
+    started = (await replay(api, which="all")).json["replay"]["replay_id"]
+    await run_replays(api)
+    states = {d["batch"]: (d["state"], d["reason"], d["origin"]) for d in await api.deliveries("?webhook=all")}
+    assert states == {"b0": ("pending", None, "replay"), "b1": ("canceled", "batch_deleted", "ordinary")}
+    assert (await api.get(f"/v1/replays/{started}")).json["queued"] == 1
+    await api.finish("b0", "j9")
+    states = {(d["batch_id"], d["generation"]): d["state"] for d in await api.deliveries("?webhook=all&batch=b0")}
+    assert list(states.values()) == ["pending", "pending"], "an incarnation's finish leaves the other's alone"
 
 
 async def test_a_replay_can_be_stopped_and_ends_with_its_webhook(api):
@@ -248,12 +321,14 @@ async def test_a_failed_redeliver_leaves_everything_as_it_was(api, database):
         await queue.wait("attempts", "true", count=2)
         await queue.wait("deliveries", "state = 1 AND lease_token IS NULL AND resume_state IS NULL")
         (again,) = await api.deliveries()
-        assert (again["next_attempt_at"], again["attempt_count"]) == (waiting["next_attempt_at"], 1)
+        assert (again["next_attempt_at"], again["attempt_count"]) == (waiting["next_attempt_at"], 2)
+        assert await api.value("SELECT attempts - attempts_before FROM deliveries") == 1
         await api.conclude(5, "exhausted")
         assert (await api.post(path + "/redeliver")).status == 202
         await queue.wait("attempts", "true", count=3)
-        await queue.wait("deliveries_done", "state = 5 AND reason = 'exhausted' AND attempts = 1")
-    assert (await api.get(path)).json["state"] == "failed"
+        await queue.wait("deliveries_done", "state = 5 AND reason = 'exhausted'")
+    shown = (await api.get(path)).json
+    assert (shown["state"], [attempt["number"] for attempt in shown["attempts"]]) == ("failed", [1, 2, 3])
 
 
 async def test_another_url_reaches_an_attempt_that_is_on_the_wire(api, database):
@@ -292,3 +367,23 @@ async def test_a_pause_and_an_enable_beside_a_running_engine(api, database):
         await api.post(HOOK + "/enable")
         await queue.wait("deliveries_done", "state = 4")
         assert len(receiver.requests) == 1
+
+
+async def test_attempt_numbers_grow_while_the_schedule_starts_over(api, database):
+    refusing = answering(b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n")
+    async with receive(refusing) as receiver, Queue(database) as queue, deliver(database, sealer=SEALER):
+        await api.put(HOOK, {"url": receiver.url()})
+        await api.finish("nov")
+        for count in (1, 2, 3):
+            await queue.wait("deliveries", "state = 1 AND lease_token IS NULL AND attempts = $1", count)
+            assert await api.value("SELECT attempts - attempts_before FROM deliveries") == 1, "one step is spent"
+            assert (await api.post("/v1/batches/nov/renotify", {"force": True})).status == 202
+        await queue.wait("deliveries", "state = 1 AND lease_token IS NULL AND attempts = 4")
+        await api.conclude(5, "exhausted")
+        await api.post("/v1/batches/nov/renotify")
+        await queue.wait("deliveries", "state = 1 AND lease_token IS NULL AND attempts = 5")
+        (delivery,) = await api.deliveries()
+        shown = (await api.get(f"/v1/deliveries/{delivery['delivery_id']}")).json
+    assert [attempt["number"] for attempt in shown["attempts"]] == [1, 2, 3, 4, 5]
+    assert [request.get("webhook-attempt") for request in receiver.requests] == ["1", "2", "3", "4", "5"]
+    assert shown["attempt_count"] == 5

@@ -7,6 +7,7 @@ import pytest
 
 from service.api.parts import ApiLimits
 from service.lifecycle import SystemClock, SystemRng
+from service.profiles import load_profiles
 from service.store.admin_upkeep import AdminUpkeep
 from service.store.database import Database
 from service.tools import keys
@@ -20,7 +21,7 @@ async def api(database):
 
 
 async def test_rounds(api):
-    upkeep = AdminUpkeep(api.database, api.parts.registry, lambda source: (), timedelta(days=400))
+    upkeep = AdminUpkeep(api.database, api.parts.registry, load_profiles(), timedelta(days=400))
     await api.post("/v1/webhooks", {"url": URL_1, "id": "w"}, Idempotency_Key="k")
     await api.post("/v1/webhooks/w/replay", {"since": "2000-01-01T00:00:00Z", "which": "all"})
     await api.post("/v1/webhooks/w/replay", {"since": "2000-01-01T00:00:00Z", "which": "all", "dry_run": True})

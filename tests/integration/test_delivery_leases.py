@@ -107,7 +107,7 @@ async def test_a_late_success_settles_what_has_ended_otherwise(database, sender,
         (2, "batch_deleted", "deliveries_done", "state = 7 AND reason = 'batch_deleted'"),
         (3, "paused", "deliveries", "state = 2 AND reason = 'paused' AND due_at IS NULL AND flag = 0"),
         (3, "disabled", "deliveries", "state = 2 AND reason = 'disabled' AND held_at IS NOT NULL"),
-        (4, None, "deliveries", "attempts = 0 AND state = 0 AND lease_token IS NOT NULL"),
+        (4, None, "deliveries", "attempts = 1 AND attempts_before = 1 AND state = 0 AND lease_token IS NOT NULL"),
     ],
 )
 async def test_a_flag_set_on_the_wire_decides_what_a_failure_leads_to(database, sender, flag, reason, table, where):
@@ -164,7 +164,10 @@ async def test_a_failed_redelivery_leaves_everything_as_it_was(database, sender)
         )
         await sender.wait()
         sender.end(FAILED)
-        await queue.wait("deliveries", "state = 1 AND attempts = 2 AND resume_state IS NULL AND lease_token IS NULL")
+        await queue.wait(
+            "deliveries",
+            "state = 1 AND attempts = 3 AND attempts_before = 1 AND resume_state IS NULL AND lease_token IS NULL",
+        )
         row = await queue.live(waits)
         (was_done,) = await queue.deliveries(hook, resume_state=5, resume_reason="exhausted", state=0)
         await sender.wait()

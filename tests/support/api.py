@@ -177,7 +177,7 @@ class Api:
                 group_key, batch_key, job_id, generation, state, reason, attempts, created_at, first_due_at, finished_at,
                 extra)
             SELECT g.delivery_id, g.tenant_id, g.webhook_key, w.webhook_id, g.message_id, g.body_at, g.type, g.scope,
-                g.group_key, g.batch_key, g.job_id, g.generation, $1, $2, 1, g.created_at, g.first_due_at, now(), g.extra
+                g.group_key, g.batch_key, g.job_id, g.generation, $1, $2, greatest(g.attempts, 1), g.created_at, g.first_due_at, now(), g.extra
             FROM gone AS g JOIN webhooks AS w USING (webhook_key)""",
             state,
             reason,

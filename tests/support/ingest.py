@@ -28,14 +28,15 @@ from service.store.database import Database
 from service.store.dead_letters import insert_dead_letters
 from service.store.offsets import OffsetStore, fence_offsets
 
-SCHEMA = Path(__file__).parents[2] / "service" / "store" / "migrations" / "0001_core.sql"
+MIGRATIONS = Path(__file__).parents[2] / "service" / "store" / "migrations"
 SEEN = "CREATE TABLE seen (nr bigserial, topic text, partition int, kafka_offset bigint, job_id text, silent boolean)"
 QUICK = Limits(poll_wait=0.1, shortest_pause=0.05, longest_pause=0.3, commit_every=0.2, look_every=0.1)
 
 
 async def prepare_schema(dsn: str) -> str:
     connection = await asyncpg.connect(dsn)
-    await connection.execute(SCHEMA.read_text())
+    for script in sorted(MIGRATIONS.glob("*.sql")):
+        await connection.execute(script.read_text())
     await connection.execute(SEEN)
     await connection.close()
     return dsn

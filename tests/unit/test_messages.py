@@ -8,7 +8,8 @@ import pytest
 from service.domain.batches import Batch, exchange, finish, member_of
 from service.domain.jobs import Job, Phase
 from service.domain.messages import batch_view, build_batch_body, build_job_body, counts_view, format_instant
-from service.ingest.announcing import SMALLEST_VIEW, encode_json
+from service.ingest.announcing import SMALLEST_VIEW
+from service.ingest.bodies import encode_json
 from tests.support.topic import NOW, SECOND, TENANT
 
 RAW = '{ "customer_ref" : "A-17", "n": 1.0e2 }'

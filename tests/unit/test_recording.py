@@ -50,7 +50,7 @@ def make(store):
 
 
 def accept(recorder, number):
-    row = SimpleNamespace(delivery_id=number, token=1, attempts=0)
+    row = SimpleNamespace(delivery_id=number, token=1, number=1)
     recorder.accept(row, "http://o", OK, 1.5, stale=False)
 
 

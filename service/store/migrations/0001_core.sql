@@ -200,7 +200,8 @@ CREATE TABLE deliveries (
     generation integer NOT NULL,
     state smallint NOT NULL DEFAULT 0,    -- 0 pending, 1 retrying, 2 held
     reason text,
-    attempts integer NOT NULL DEFAULT 0,
+    attempts integer NOT NULL DEFAULT 0,  -- all that were ever made; the newest has this number
+    attempts_before integer NOT NULL DEFAULT 0,  -- those before the present schedule, or beside it
     created_at timestamptz NOT NULL DEFAULT now(),
     first_due_at timestamptz NOT NULL DEFAULT now(),
     due_at timestamptz,                   -- null while held, or while it waits for another delivery

@@ -60,10 +60,11 @@ SELECT
     coalesce((SELECT w.revision FROM webhooks AS w WHERE w.webhook_key = c.webhook_key), 0) AS revision,
     b.body,
     b.trace,
-    CASE WHEN c.extra = 1 OR c.flag <> 0 OR c.resume_state IS NOT NULL
+    CASE WHEN c.extra = 1 OR c.flag <> 0 OR c.resume_state IS NOT NULL OR c.attempts_before > 0
         THEN json_build_object(
             'extra', c.extra, 'flag', c.flag, 'flag_reason', c.flag_reason, 'state', c.resume_state,
-            'reason', c.resume_reason, 'due', extract(EPOCH FROM c.resume_due_at)
+            'reason', c.resume_reason, 'attempts_before', c.attempts_before,
+            'due', extract(EPOCH FROM c.resume_due_at)
         )
     END AS special,
     s.ends_at

@@ -1,6 +1,6 @@
 -- Record attempts that were not accepted, with what was decided about their deliveries. A decision holds only while
 -- the lease is ours and the flag is the one that was decided upon. Live states (below 4) stay in the queue, done ones
--- move to history. Returns the deliveries that are recorded; an attempt without an outcome word is not logged.
+-- move to history. The attempts of the present schedule are $6; all others were made before it, or beside it. Returns the deliveries that are recorded; an attempt without an outcome word is not logged.
 WITH given AS (
     SELECT *
     FROM unnest(
@@ -8,14 +8,16 @@ WITH given AS (
         $8::boolean[], $9::text[], $10::integer[], $11::double precision[], $12::integer[], $13::text[],
         $14::smallint[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::boolean[]
     ) AS g (
-        delivery_id, token, flag, to_state, to_reason, to_attempts, due, restarted, error, number, started, duration_ms,
+        delivery_id, token, flag, to_state, to_reason, spent, due, restarted, error, number, started, duration_ms,
         outcome, status, detail, flags, origin, excerpt, stale
     )
 ),
 moved AS (
     UPDATE deliveries AS d
     SET
-        state = g.to_state, reason = g.to_reason, attempts = g.to_attempts, due_at = to_timestamp(g.due),
+        state = g.to_state, reason = g.to_reason, due_at = to_timestamp(g.due),
+        attempts = d.attempts + (g.outcome IS NOT NULL)::integer,
+        attempts_before = d.attempts + (g.outcome IS NOT NULL)::integer - g.spent,
         first_due_at = CASE WHEN g.restarted THEN to_timestamp(g.due) ELSE d.first_due_at END,
         held_at = CASE WHEN g.to_state = 2 THEN coalesce(d.held_at, now()) END,
         lease_token = NULL, lease_until = NULL, flag = 0, flag_reason = NULL,
@@ -29,7 +31,7 @@ gone AS (
     DELETE FROM deliveries AS d
     USING given AS g
     WHERE d.delivery_id = g.delivery_id AND d.lease_token = g.token AND d.flag = g.flag AND g.to_state >= 4
-    RETURNING d.*, g.to_state, g.to_reason, g.to_attempts, g.outcome, g.error
+    RETURNING d.*, g.to_state, g.to_reason, g.outcome, g.error
 ),
 history AS (
     INSERT INTO deliveries_done (
@@ -38,7 +40,8 @@ history AS (
     )
     SELECT
         d.delivery_id, d.tenant_id, d.webhook_key, coalesce(w.webhook_id, ''), d.message_id, d.body_at, d.type, d.scope,
-        d.group_key, d.batch_key, d.job_id, d.generation, d.to_state, d.to_reason, d.to_attempts, d.created_at,
+        d.group_key, d.batch_key, d.job_id, d.generation, d.to_state, d.to_reason, d.attempts + (d.outcome IS NOT NULL)::integer,
+        d.created_at,
         d.first_due_at, now(), d.extra, coalesce(d.outcome, d.last_class), coalesce(d.error, d.last_error)
     FROM gone AS d
     LEFT JOIN webhooks AS w ON w.webhook_key = d.webhook_key

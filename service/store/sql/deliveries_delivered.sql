@@ -37,7 +37,7 @@ history AS (
     SELECT
         d.delivery_id, d.tenant_id, d.webhook_key, coalesce(d.webhook_id, ''), d.message_id, d.body_at, d.type, d.scope,
         d.group_key, d.batch_key, d.job_id, d.generation, 4, NULL,
-        d.attempts + CASE WHEN d.resume_state IS NULL THEN 1 ELSE 0 END, d.created_at, d.first_due_at, now(), d.extra,
+        d.attempts + 1, d.created_at, d.first_due_at, now(), d.extra,
         'delivered', NULL
     FROM named AS d
 ),

@@ -10,7 +10,7 @@ refreshed AS (
     SET
         state = CASE WHEN state = 1 THEN 0 ELSE state END,
         due_at = CASE WHEN state < 2 AND waits_for IS NULL THEN now() END,
-        attempts = 0, first_due_at = now(), resume_state = NULL, resume_reason = NULL, resume_due_at = NULL
+        attempts_before = attempts, first_due_at = now(), resume_state = NULL, resume_reason = NULL, resume_due_at = NULL
     WHERE delivery_id = ANY ($1::bigint[]) AND lease_token IS NULL
     RETURNING delivery_id
 )

@@ -23,7 +23,7 @@ restarted AS (
     UPDATE deliveries AS d
     SET
         lease_token = NULL, lease_until = NULL, due_at = now(), first_due_at = now(), state = 0, reason = NULL,
-        attempts = 0, flag = 0, flag_reason = NULL, resume_state = NULL, resume_reason = NULL, resume_due_at = NULL
+        attempts_before = attempts, flag = 0, flag_reason = NULL, resume_state = NULL, resume_reason = NULL, resume_due_at = NULL
     FROM given AS g
     WHERE d.delivery_id = g.delivery_id AND g.flag = 4 AND NOT g.replay
     RETURNING d.delivery_id

@@ -28,13 +28,14 @@ gone AS (
 queued AS (
     INSERT INTO deliveries (
         delivery_id, tenant_id, webhook_key, lane, message_id, body_at, type, scope, group_key, batch_key, job_id,
-        generation, state, reason, held_at, created_at, first_due_at, due_at, extra
+        generation, state, reason, attempts, attempts_before, held_at, created_at, first_due_at, due_at, extra
     )
     SELECT
         g.delivery_id, g.tenant_id, $1, g.lane, g.message_id, g.body_now_at, g.type, g.scope, g.group_key, g.batch_key,
         g.job_id, g.generation,
         CASE WHEN g.webhook_state = 0 THEN 0 ELSE 2 END,
         CASE g.webhook_state WHEN 1 THEN 'paused' WHEN 2 THEN 'disabled' END,
+        g.attempts, g.attempts,
         CASE WHEN g.webhook_state <> 0 THEN now() END,
         g.created_at,
         now() + make_interval(secs => (g.place - 1)::double precision / $8::integer),

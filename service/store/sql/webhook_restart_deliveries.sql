@@ -9,6 +9,6 @@ SET
     state = CASE WHEN state = 1 THEN 0 ELSE state END,
     reason = CASE WHEN state = 2 THEN reason END,
     due_at = CASE WHEN state < 2 AND waits_for IS NULL THEN now() END,
-    attempts = 0, first_due_at = now(), resume_state = NULL, resume_reason = NULL, resume_due_at = NULL,
+    attempts_before = attempts, first_due_at = now(), resume_state = NULL, resume_reason = NULL, resume_due_at = NULL,
     last_class = NULL, last_error = NULL
 WHERE webhook_key = $1 AND lease_token IS NULL AND coalesce(resume_state, 0) < 4 AND extra <> 1

@@ -1,0 +1,70 @@
+"""From a run that has ended to its message, as bytes.
+
+Belongs here: what ingest and replays share in making a job's message. Does not belong here: what the body says
+(``domain.messages``), and who gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from service.domain.batches import Batch
+from service.domain.identity import job_message_id
+from service.domain.jobs import Job
+from service.domain.messages import RawJson, build_job_body
+from service.domain.profiles import Profile
+from service.domain.webhooks import Scope
+from service.ports import NewMessage
+
+
+def encode_json(value: Mapping[str, object]) -> bytes:
+    """Encode a body: UTF-8, keys in the order given, raw JSON passed through."""
+    return orjson.dumps(value, default=_encode_raw, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+
+
+def _encode_raw(value: object) -> orjson.Fragment:
+    if isinstance(value, RawJson):
+        return orjson.Fragment(value.text)
+    raise TypeError(type(value).__name__)
+
+
+def build_job_message(job: Job, profile: Profile, batch: Batch | None, trace: str | None = None) -> NewMessage:
+    """Make the message of a run that has ended; ``batch`` is the job's live batch, if any, ``trace`` what it continues."""
+    assert job.finished_at is not None
+    message_type = profile.find_message_type(Scope.JOB, job.kind)
+    link = profile.find_link(Scope.JOB, _link_fields_of_job(job, batch)) if profile.links else None
+    body = build_job_body(job, batch, message_type=message_type, link=link, encode=encode_json)
+    return NewMessage(
+        job_message_id(job.tenant_id, job.job_id, job.generation),
+        job.tenant_id,
+        message_type,
+        "job",
+        batch.key if batch and batch.key > 0 else None,
+        job.job_id,
+        job.generation,
+        profile.name,
+        job.finished_at,
+        body,
+        trace=trace,
+    )
+
+
+def _link_fields_of_job(job: Job, batch: Batch | None) -> dict[str, object]:
+    return {
+        "tenant_id": job.tenant_id,
+        "source": job.source,
+        "status": job.phase.status,
+        "generation": job.generation,
+        "batch_name": batch.name if batch else None,
+        "batch_id": batch.incarnation_id if batch else None,
+        "job_id": job.job_id,
+        "subject_id": job.subject_id,
+        "kind": job.kind,
+        "attempts": job.attempts,
+        "stage": job.stage,
+        "source_status": job.source_status,
+        "error_code": job.error_code,
+        "previous_job_id": job.previous_job_id,
+    }

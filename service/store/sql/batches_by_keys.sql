@@ -1,0 +1,1 @@
+SELECT * FROM batches WHERE batch_key = ANY ($1::bigint[])

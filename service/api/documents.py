@@ -19,6 +19,7 @@ ASSETS = {
     "docs.html": "text/html; charset=utf-8",
     "docs.js": "text/javascript; charset=utf-8",
     "docs.css": "text/css; charset=utf-8",
+    "docs.svg": "image/svg+xml",
 }
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "

@@ -15,11 +15,12 @@ from pydantic.json_schema import models_json_schema
 from service import __version__
 from service.api.answers import Problem
 from service.api.calls import Kind, Operation, Role
+from service.api.examples import NAMES, list_examples
 from service.api.models import NoQuery
 
 REF = "#/components/schemas/{model}"
 Json = dict[str, Any]
-_NAMES = {
+_DESCRIBED = {
     "batch_name": "Percent-encoded, `%2F` included.",
     "job_id": "Percent-encoded, `%2F` included.",
     "webhook_id": "Percent-encoded, `%2F` included.",
@@ -97,7 +98,8 @@ def _path_parameters(operation: Operation) -> list[Json]:
             "in": "path",
             "required": True,
             "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-            **({"description": _NAMES[name]} if name in _NAMES else {}),
+            "example": NAMES[name],
+            **({"description": _DESCRIBED[name]} if name in _DESCRIBED else {}),
         }
         for name in names
     ]
@@ -106,8 +108,15 @@ def _path_parameters(operation: Operation) -> list[Json]:
 def _query_parameters(operation: Operation) -> list[Json]:
     schema = (operation.query or NoQuery).model_json_schema()
     required = set(schema.get("required", ()))
+    given = _example(operation).get("query", {})
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _without_null(field)}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": _without_null(field),
+            **({"example": given[name]} if name in given else {}),
+        }
         for name, field in schema.get("properties", {}).items()
     ]
 
@@ -139,13 +148,30 @@ def _header_parameters(operation: Operation) -> list[Json]:
 
 def _request_body(operation: Operation) -> Json | None:
     if operation.kind is Kind.EVENTS:
-        return {"required": True, "content": {kind: {"schema": _ANY_EVENT} for kind in _EVENT_TYPES}}
+        return {"required": True, "content": {kind: _describe_events(operation, kind) for kind in _EVENT_TYPES}}
     if operation.body is None:
         return None
     kind = "application/merge-patch+json" if operation.method == "PATCH" else "application/json"
     kinds = {kind, "application/json"}
-    content = {each: {"schema": _ref(operation.body)} for each in sorted(kinds)}
-    return {"required": operation.body_required, "content": content}
+    described = {"schema": _ref(operation.body), **_named(_example(operation), "request")}
+    return {"required": operation.body_required, "content": dict.fromkeys(sorted(kinds), described)}
+
+
+def _describe_events(operation: Operation, kind: str) -> Json:
+    examples = {
+        name: {"summary": each["summary"], "value": each["value"]}
+        for name, each in _example(operation)["requests"].items()
+        if each.get("content_type", "application/json") == kind
+    }
+    return {"schema": _ANY_EVENT, "examples": examples}
+
+
+def _example(operation: Operation) -> Json:
+    return list_examples().get(operation.name, {})
+
+
+def _named(example: Json, name: str) -> Json:
+    return {"example": example[name]} if name in example else {}
 
 
 def _responses(operation: Operation) -> Json:
@@ -161,7 +187,8 @@ def _responses(operation: Operation) -> Json:
 def _success(operation: Operation, status: int) -> Json:
     described: Json = {"description": HTTPStatus(status).phrase}
     if operation.answer is not None and status != HTTPStatus.NO_CONTENT:
-        described["content"] = {"application/json": {"schema": _ref(operation.answer)}}
+        shown = _named(_example(operation), "answer") if status == operation.statuses[0] else {}
+        described["content"] = {"application/json": {"schema": _ref(operation.answer), **shown}}
     return described
 
 

@@ -77,7 +77,7 @@ async def test_the_page_ships_its_assets(api):
     for asset in re.findall(r'(?:src|href)="(docs/[^"]+)"', text):
         reply = await client.get("/" + asset)
         assert reply.status == 200, asset
-        assert b"http://" not in reply.raw and b"https://" not in reply.raw
+        assert b"http" not in reply.raw.replace(b'xmlns="http://www.w3.org/2000/svg"', b""), "a name, not an address"
     assert "http" not in text and "script-src 'self'" in page.headers["Content-Security-Policy"]
     assert (await client.get("/docs/%2e%2e%2fapp.py")).status == 404
 

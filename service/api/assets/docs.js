@@ -56,6 +56,11 @@
       return [name, typeOf(field, 1), required.has(name), text];
     }));
   };
+  const examples = (body) => {
+    const several = body.examples || (body.example === undefined ? {} : { example: { value: body.example } });
+    return Object.values(several).flatMap((each) =>
+      [node("p", each.summary || "Example", "quiet"), node("pre", JSON.stringify(each.value, null, 2))]);
+  };
   const show = (path, method, call) => {
     const made = node("details");
     made.dataset.text = (method + " " + path + " " + call.summary).toLowerCase();
@@ -66,22 +71,27 @@
     made.addEventListener("toggle", () => {
       if (!made.open || made.children.length > 1) return;
       const content = node("div");
-      if (call.description) content.append(node("p", call.description));
+      const link = node("a", "#" + call.operationId);
+      link.href = "#" + call.operationId;
+      const first = node("p", call.description ? call.description + " " : "");
+      first.append(link);
+      content.append(first);
       if (call.parameters.length) {
         content.append(node("h3", "Parameters"), table(call.parameters.map((each) =>
           [each.name, each.in + ", " + typeOf(each.schema, 1), each.required,
-            [each.description, bounds(each.schema)].filter(Boolean).join(" · ")])));
+            [each.description, bounds(each.schema), each.example === undefined ? "" : "example " + JSON.stringify(each.example)]
+              .filter(Boolean).join(" · ")])));
       }
       if (call.requestBody) {
         for (const [kind, body] of Object.entries(call.requestBody.content)) {
           content.append(node("h3", "Body: " + kind));
-          content.append(fields(body.schema));
+          content.append(fields(body.schema), ...examples(body));
         }
       }
       for (const [status, answer] of Object.entries(call.responses)) {
         content.append(node("h3", status + " " + answer.description));
         const body = answer.content && answer.content["application/json"];
-        if (body) content.append(fields(body.schema));
+        if (body) content.append(fields(body.schema), ...examples(body));
       }
       made.append(content);
     });
@@ -95,10 +105,23 @@
       groups.get(tag).push(show(path, method, call));
     }
   }
-  calls.replaceChildren(...[...groups].flatMap(([tag, entries]) => [node("h2", tag), ...entries]));
+  const sections = [...groups].map(([tag, entries]) => {
+    const section = node("section");
+    section.append(node("h2", tag), ...entries);
+    return section;
+  });
+  calls.replaceChildren(...sections);
   document.getElementById("filter").addEventListener("input", (event) => {
     const wanted = event.target.value.toLowerCase();
     for (const entry of calls.querySelectorAll("details")) entry.hidden = !entry.dataset.text.includes(wanted);
+    for (const section of sections) section.hidden = !section.querySelector("details:not([hidden])");
   });
-  if (location.hash) document.getElementById(location.hash.slice(1))?.setAttribute("open", "");
+  const openNamed = () => {
+    const named = location.hash && document.getElementById(location.hash.slice(1));
+    if (!named) return;
+    named.setAttribute("open", "");
+    named.scrollIntoView();
+  };
+  addEventListener("hashchange", openNamed);
+  openNamed();
 })();

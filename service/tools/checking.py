@@ -5,7 +5,9 @@ Belongs here: judging headers, body and secrets as they were given; pure, and th
 been meant to be (``guesses``, ``reencoding``).
 
 Where the signature does not fit what was given, it is tried on what may have been meant (a secret without its padding, a
-timestamp in milliseconds, a body that was encoded anew); the guess that fits tells which part is wrong.
+timestamp in milliseconds, a body that was encoded anew), then on the id that the body tells of, on other instants, and on
+what the service has on record; the guess that fits tells which part is wrong. A signature alone cannot tell a wrong secret
+from an id, a timestamp or bytes of which no guess is right.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from service.tools.guesses import (
     guess_timestamp,
 )
 from service.tools.reencoding import describe_difference, list_originals
+from service.tools.traces import Record, derive_id, list_moments
 
 TOLERANCE = 300  # seconds, both ways: Standard Webhooks 1.0, "Verifying signatures"
 _OURS = re.compile(rb'\{"type":"[^"]*","timestamp":(?:"[^"]*"|null),')  # how every body of the service begins
@@ -118,8 +121,14 @@ class _Fit:
         return self.key.value.fits(*values)
 
 
-def check_request(headers: Headers, body: bytes, secrets: Sequence[str], now: int) -> Verdict:
-    """Judge one request. ``secrets`` are ``whsec_`` or ``whpk_`` texts, any of which may fit; ``now`` is unix seconds."""
+def check_request(
+    headers: Headers, body: bytes, secrets: Sequence[str], now: int, *, record: Record | None = None, span: int = 0
+) -> Verdict:
+    """Judge one request. ``secrets`` are ``whsec_`` or ``whpk_`` texts, any of which may fit; ``now`` is unix seconds.
+
+    ``record`` is what the service knows of the id; ``span`` is how many seconds around the given timestamp to search for
+    the one that was signed, which may take a second or two.
+    """
     named, missing = find_named(headers)
     keys = _read_keys(secrets)
     if missing:
@@ -128,8 +137,10 @@ def check_request(headers: Headers, body: bytes, secrets: Sequence[str], now: in
     readings = _Readings(
         keys, guess_id(named[ID]), guess_timestamp(named[TIMESTAMP]), guess_signatures(named[SIGNATURE])
     )
-    fit = _find_fit(readings, body)
-    return Verdict(tuple(_explain(fit, body, now) if fit else _suspect(readings, headers, body, now)))
+    fit = _find_fit(readings, body) or _find_changed(readings, body, record, span)
+    if fit is not None:
+        return Verdict(tuple(_explain(fit, body, now)))
+    return Verdict(tuple(_suspect(readings, headers, body, now, record)))
 
 
 def _read_keys(secrets: Sequence[str]) -> Guesses[Key]:
@@ -148,6 +159,46 @@ def _find_fit(readings: _Readings, body: bytes) -> _Fit | None:
             if fit.holds():
                 return fit
     return None
+
+
+def _find_changed(readings: _Readings, body: bytes, record: Record | None, span: int) -> _Fit | None:
+    """The fit with what is well written, but not what was signed: another id, other bytes, another instant."""
+    ids = _list_ids(readings, body)
+    for key, signatures in product(readings.keys.readings, readings.signatures.readings):
+        for message_id, moment, sent in _list_changes(readings, ids, body, record):
+            fit = _Fit(key, message_id, moment, signatures, sent)
+            if fit.holds():
+                return fit
+        for message_id in ids:
+            moments = list_moments(
+                readings.timestamps.readings[0].value if readings.timestamps.readings else None, body, span
+            )
+            at = key.value.find_moment(message_id.value, moments, body, signatures.value)
+            if at is not None:
+                return _Fit(key, message_id, _moved(at), signatures, Guess(body))
+    return None
+
+
+def _list_ids(readings: _Readings, body: bytes) -> list[Guess[str]]:
+    """The ids as they were read, and the one that the body tells of."""
+    derived = derive_id(body)
+    if derived is None or derived in {reading.value for reading in readings.ids.readings}:
+        return list(readings.ids.readings)
+    return [*readings.ids.readings, Guess(derived, f"was changed: the signature is for {derived}")]
+
+
+def _list_changes(
+    readings: _Readings, ids: Sequence[Guess[str]], body: bytes, record: Record | None
+) -> Iterator[tuple[Guess[str], Guess[int], Guess[bytes]]]:
+    moments, bodies = list(readings.timestamps.readings), [Guess(body)]
+    if record is not None:
+        moments += [_moved(at) for at in record.attempted_at or ()]
+        bodies += [] if record.body is None else [Guess(record.body, "these are not the bytes that the service sent")]
+    return product(ids, moments, bodies)
+
+
+def _moved(at: int) -> Guess[int]:
+    return Guess(at, f"was changed: the signature is for {at}")
 
 
 def _explain(fit: _Fit, body: bytes, now: int) -> Iterator[Finding]:
@@ -174,7 +225,7 @@ def _judge_age(timestamp: int, now: int) -> Finding:
     return Finding(Part.TIMESTAMP, f"{what}: {TOLERANCE} s are allowed (a captured request: give --at)")
 
 
-def _suspect(readings: _Readings, headers: Headers, body: bytes, now: int) -> Iterator[Finding]:
+def _suspect(readings: _Readings, headers: Headers, body: bytes, now: int, record: Record | None) -> Iterator[Finding]:
     """No reading fits: what is wrong for sure, and failing that, what is likeliest."""
     problems = list(readings.list_problems())
     if readings.timestamps.readings and readings.timestamps.problem is None:
@@ -184,9 +235,46 @@ def _suspect(readings: _Readings, headers: Headers, body: bytes, now: int) -> It
     if unusable := _find_unusable(readings):
         problems.append(Finding(Part.SECRET, unusable))
     yield from problems
-    if not any(finding.part is not Part.TIMESTAMP for finding in problems):
-        text = "does not fit; all else looks as it was sent, so this is another webhook's secret, or one rotated out"
-        yield Finding(Part.SECRET, text)
+    if record is not None:
+        yield from _compare(readings, body, record)
+    elif not any(finding.part is not Part.TIMESTAMP for finding in problems):
+        yield _suspect_secret(readings, body)
+
+
+def _compare(readings: _Readings, body: bytes, record: Record) -> Iterator[Finding]:
+    """What the record says for sure; what it bears out leaves the secret."""
+    if not record.known:
+        yield Finding(Part.ID, f"{ID} is of no message that the service has for this tenant")
+        return
+    found = [Finding(Part.ID, f"{ID} is of a message that the service has", right=True)]
+    if record.body is not None:
+        same = record.body == body
+        text = (
+            "as the service sent them"
+            if same
+            else f"not those that were sent: {describe_difference(body, record.body)}"
+        )
+        found.append(Finding(Part.BYTES, text, same))
+    if record.attempted_at is not None and readings.timestamps.readings:
+        near = any(record.attempted_near(reading.value) for reading in readings.timestamps.readings)
+        text = "an attempt was made then" if near else f"{TIMESTAMP} is of no attempt that is on record"
+        found.append(Finding(Part.TIMESTAMP, text, near))
+    yield from found
+    if all(finding.right for finding in found):
+        sure = record.body is not None and record.attempted_at is not None
+        doubt = "" if sure else " (or what the record does not show was changed: see above what it shows)"
+        yield Finding(Part.SECRET, f"does not fit: another webhook's secret, or one rotated out{doubt}")
+
+
+def _suspect_secret(readings: _Readings, body: bytes) -> Finding:
+    """Say what is likeliest, and what cannot be told from a capture alone."""
+    derived = derive_id(body)
+    if derived is not None and derived not in {reading.value for reading in readings.ids.readings}:
+        text = f"they tell of other work than {ID} does: they were changed, or this is a renotify under a new id"
+        return Finding(Part.BYTES, f"{text} with another secret; the service's record tells (--api)")
+    borne_out = "id and body belong together" if derived else "all else looks as it was sent"
+    text = f"does not fit; {borne_out}, so this is likely another webhook's secret, or one rotated out"
+    return Finding(Part.SECRET, f"{text}; the service's record tells whether something was changed instead (--api)")
 
 
 def _find_unusable(readings: _Readings) -> str | None:

@@ -7,6 +7,7 @@ Belongs here: the command's arguments, reading captures, and what is printed. Do
 from __future__ import annotations
 
 import argparse
+import asyncio
 import re
 import sys
 from datetime import datetime
@@ -14,7 +15,10 @@ from pathlib import Path
 
 from service.lifecycle import Clock, SystemClock
 from service.tools.checking import Verdict, check_request
+from service.tools.guesses import ID, Headers, find_named
 from service.tools.keys import escape
+from service.tools.records import RecordUnavailable, fetch_record
+from service.tools.traces import SPAN, Record
 
 MAX_BYTES = 64 << 20
 STDIN = Path("-")
@@ -38,19 +42,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at", type=parse_instant, metavar="TIME", help="when it arrived: unix seconds or RFC 3339 (default: now)"
     )
+    parser.add_argument(
+        "--api", metavar="URL", help="the service's admin API: compare with its own record of the message"
+    )
+    parser.add_argument("--key", help="a key with the role read, for --api")
+    parser.add_argument("--tenant", metavar="ID", help="the tenant, where --key is an operator's")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command: 0 valid, 1 something is wrong, 2 arguments or files unusable."""
     try:
         headers, body = read_capture(arguments.headers, arguments.body)
-    except (OSError, ValueError) as error:
+        record = _fetch_record(arguments, headers)
+    except (OSError, ValueError, RecordUnavailable) as error:
         print(escape(str(error)), file=sys.stderr)
         return 2
     now = _now(SystemClock()) if arguments.at is None else arguments.at
-    verdict = check_request(headers, body, arguments.secret, now)
+    verdict = check_request(headers, body, arguments.secret, now, record=record, span=SPAN)
     print("\n".join(describe(verdict)))
     return 0 if verdict.valid else 1
+
+
+def _fetch_record(arguments: argparse.Namespace, headers: Headers) -> Record | None:
+    """Ask for the record of the id in the headers. Raises RecordUnavailable, and ValueError without a key."""
+    if not arguments.api:
+        return None
+    if not arguments.key:
+        raise ValueError("--api needs --key")
+    named, _ = find_named(headers)
+    if ID not in named:
+        return None
+    return asyncio.run(fetch_record(arguments.api, arguments.key, arguments.tenant, named[ID]))
 
 
 def parse_instant(text: str) -> int:

@@ -15,11 +15,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.domain.batches import Batch, member_of
+from service.domain.identity import batch_message_id, job_message_id
+from service.domain.jobs import Job, Phase
+from service.domain.messages import build_batch_body, build_job_body
 from service.domain.signing import KeyPair, Secret, build_signer, format_secret, parse_secret
+from service.ingest.bodies import encode_json
 from service.store.signing_keys import public_key
 from service.tools import verify
 from service.tools.checking import Part, check_request
 from service.tools.reencoding import list_originals
+from service.tools.traces import SPAN, Record, derive_id, list_moments
 
 NOW = 1_796_037_241
 KEY = bytes(range(200, 232)) + b"\xfb\xff\xfe"  # its base64 has + and /, and padding
@@ -290,6 +296,117 @@ def test_it_agrees_with_the_published_library(key, body):
     signature = standardwebhooks.Webhook(secret).sign("msg_1", now, body.decode())
     given = headers(id="msg_1", timestamp=str(int(now.timestamp())), signature=signature)
     assert wrong(given, body, secret, int(now.timestamp())) == {}
+
+
+# What is well written, but not what was signed
+
+
+def finished():
+    """A body as the service makes it, and the id that it gets."""
+    jobs = [Job("t1", "a", 1, Phase.SUCCEEDED, batch_key=1), Job("t1", "b", 2, Phase.FAILED, batch_key=1)]
+    jobs[0].completed_at = jobs[1].completed_at = datetime.fromtimestamp(NOW - 5_000, UTC)
+    shown = Batch(1, "t1", "nov", 1, "bat_1", members=2, succeeded=1, failed=1)
+    shown.completed_at = jobs[0].completed_at
+    body = build_batch_body(shown, jobs, message_type="x", link=None, cap=10_000, encode=encode_json)
+    return body, batch_message_id("t1", "bat_1", sum(member_of(job).weight for job in jobs) % (1 << 128))
+
+
+FINISHED, FINISHED_ID = finished()
+JOB = Job("t1", "doc", 3, Phase.SUCCEEDED)
+JOB.completed_at = datetime.fromtimestamp(NOW, UTC)
+JOB_BODY = build_job_body(JOB, None, message_type="x", link=None, encode=encode_json)
+JOB_ID = job_message_id("t1", "doc", 3)
+
+
+def judge(body, sent, timestamp=NOW, message_id=FINISHED_ID, secret=SECRET, **more):
+    """The findings where a request was signed with ``sent`` (id, timestamp, body) and came with something else."""
+    given = headers(id=message_id, timestamp=str(timestamp), signature=sign(sent[2], sent[1], sent[0]))
+    verdict = check_request(given, body, [secret], timestamp, **more)
+    return {
+        part: "; ".join(f.text for f in verdict.wrong if f.part is part) for part in {f.part for f in verdict.wrong}
+    }
+
+
+@pytest.mark.parametrize(("body", "message_id"), [(FINISHED, FINISHED_ID), (JOB_BODY, JOB_ID)])
+def test_an_id_follows_from_the_body(body, message_id):
+    assert derive_id(body) == message_id
+    changed = judge(body, (message_id, NOW, body), message_id="msg_" + "0" * 32)
+    assert changed == {Part.ID: f"webhook-id was changed: the signature is for {message_id}"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BODY, b"", b"[]", b'{"data":[]}', FINISHED.replace(b'"jobs_truncated":false', b'"jobs_truncated":true'),
+     FINISHED.replace(b'"type"', b'"test":true,"type"'), FINISHED.replace(b'"failed","source', b'"odd","source'),
+     FINISHED.replace(b'"job_id":"a"', b'"job_id":["a"]'), JOB_BODY.replace(b'"job_id":"doc"', b'"job_id":1')],
+)  # fmt: skip
+def test_a_body_that_tells_too_little_has_no_id(body):
+    assert derive_id(body) is None
+
+
+@pytest.mark.parametrize("at", [NOW - 1, NOW + 600, NOW - 600, NOW - 4_990, NOW - 7 * 3_600, NOW + 5_400])
+def test_a_timestamp_that_was_changed_is_found(at):
+    told = judge(FINISHED, (FINISHED_ID, at, FINISHED), span=600)
+    assert told[Part.TIMESTAMP].startswith(f"webhook-timestamp was changed: the signature is for {at}")
+    assert set(told) == {Part.TIMESTAMP}
+
+
+def test_changed_id_and_timestamp_are_both_found():
+    told = judge(FINISHED, (FINISHED_ID, NOW - 9, FINISHED), message_id="msg_other", span=60)
+    assert set(told) == {Part.ID, Part.TIMESTAMP}
+
+
+def test_a_changed_timestamp_is_found_with_a_public_key_too():
+    private = Ed25519PrivateKey.from_private_bytes(SEED)
+    signature = build_signer([Secret(KEY, datetime.now(UTC))], [KeyPair(private.sign)]).sign(ID, NOW - 7, BODY)
+    verdict = check_request(headers(signature=signature), BODY, [public_key(SEED)], NOW, span=60)
+    assert {finding.part for finding in verdict.wrong} == {Part.TIMESTAMP}
+
+
+def test_a_body_that_tells_of_other_work_than_the_id_was_changed():
+    changed = FINISHED.replace(b'"generation":2', b'"generation":3')
+    told = judge(changed, (FINISHED_ID, NOW, FINISHED), span=60)
+    assert set(told) == {Part.BYTES} and "other work" in told[Part.BYTES]
+
+
+def test_without_a_record_the_rest_cannot_be_told_apart_and_it_says_so():
+    told = judge(
+        FINISHED.replace(b'"bat', b'"Bat').replace(b'"Bat_1', b'"bat_1'), (FINISHED_ID, NOW, FINISHED + b"x"), span=60
+    )
+    assert set(told) == {Part.SECRET}
+    assert "likely" in told[Part.SECRET] and "--api" in told[Part.SECRET]
+
+
+CHANGED = FINISHED.replace(b'"nov"', b'"dec"')
+RECORD = Record(True, FINISHED, (NOW - 40, NOW))
+
+
+@pytest.mark.parametrize(
+    ("body", "sent", "more", "parts"),
+    [
+        (CHANGED, (FINISHED_ID, NOW, FINISHED), {}, {Part.BYTES}),
+        (CHANGED, (FINISHED_ID, NOW, FINISHED), {"secret": OTHER}, {Part.BYTES}),
+        (FINISHED, (FINISHED_ID, NOW, FINISHED), {"secret": OTHER}, {Part.SECRET}),
+        (FINISHED, (FINISHED_ID, NOW - 40, FINISHED), {}, {Part.TIMESTAMP}),
+        (FINISHED, (FINISHED_ID, NOW - 20, FINISHED), {"timestamp": NOW - 20, "secret": OTHER}, {Part.TIMESTAMP}),
+        (CHANGED, (FINISHED_ID, NOW - 40, FINISHED), {}, {Part.BYTES, Part.TIMESTAMP}),
+        (CHANGED, (FINISHED_ID, NOW, FINISHED), {"record": Record(known=False)}, {Part.ID}),
+        (CHANGED, (FINISHED_ID, NOW, FINISHED), {"record": Record(known=True)}, {Part.SECRET}),
+        (FINISHED, (FINISHED_ID, NOW, FINISHED), {}, set()),
+    ],
+)
+def test_the_services_record_tells_what_was_changed(body, sent, more, parts):
+    assert set(judge(body, sent, **{"record": RECORD, **more})) == parts
+
+
+def test_a_record_that_shows_little_leaves_a_doubt():
+    assert "or what" in judge(CHANGED, (FINISHED_ID, NOW, FINISHED), record=Record(known=True))[Part.SECRET]
+    assert "or what" not in judge(FINISHED, (FINISHED_ID, NOW, FINISHED), record=RECORD, secret=OTHER)[Part.SECRET]
+
+
+def test_a_large_body_is_searched_for_less():
+    few = len(list(list_moments(NOW, FINISHED + b" " * 200_000, SPAN)))
+    assert 0 < few < 10_000 < len(list(list_moments(NOW, FINISHED, SPAN)))
 
 
 # The command

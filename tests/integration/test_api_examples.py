@@ -1,19 +1,16 @@
 """Every example of the OpenAPI document is sent to the service as it stands, and answered in the shape that it shows."""
 
 import asyncio
-import json
-from urllib.parse import quote, urlencode
 
 from jsonschema import Draft202012Validator
 
-from service.api.openapi import build_document
 from service.api.operations import OPERATIONS
 from tests.support.api import SEALER, running_api
+from tests.support.calls import DOCUMENT, list_calls, list_requests, send_example
 from tests.support.delivering import Queue, deliver
 from tests.support.receivers import NO_CONTENT, answering, receive
 
 TENANT = "acct_42"
-ORIGIN = "https://receiver.example"
 # The order in which the examples make sense; what a name in brackets prepares is in ``Story``.
 STORY = """
     healthz openapi docs docs_asset events_post batch_webhook_put webhook_create [delivered]
@@ -43,18 +40,6 @@ def test_every_call_has_its_place_and_its_example():
         assert all("example" in each for each in call["parameters"] if each["required"]), call["operationId"]
 
 
-def list_calls():
-    """Every call of the document by its id, with its path and method."""
-    return {
-        call["operationId"]: {**call, "path": path, "method": method.upper()}
-        for path, methods in DOCUMENT["paths"].items()
-        for method, call in methods.items()
-    }
-
-
-DOCUMENT = build_document(OPERATIONS)
-
-
 class Story:
     """The examples told one after the other; what the service named itself takes the place of the example's name."""
 
@@ -64,20 +49,7 @@ class Story:
 
     async def tell(self, call):
         """Send each example of a call; return the answers."""
-        return [await self._send(call, *example) for example in list_requests(call)]
-
-    async def _send(self, call, kind, body):
-        path = call["path"]
-        for each in call["parameters"]:
-            if each["in"] == "path":
-                value = quote(self.named.get(each["name"], each["example"]), safe="")
-                path = path.replace("{" + each["name"] + "}", value)
-        query = urlencode(
-            {p["name"]: p["example"] for p in call["parameters"] if p["in"] == "query" and "example" in p}
-        )
-        data = None if body is None else json.dumps(body).replace(ORIGIN, self.origin).encode()
-        headers = {} if body is None else {"Content_Type": kind}
-        return await self.api.call(call["method"], path + ("?" + query if query else ""), data=data, **headers)
+        return [await send_example(self.api, call, request, self.named, self.origin) for request in list_requests(call)]
 
     async def prepare(self, what):
         if what == "waiting":
@@ -96,17 +68,6 @@ class Story:
             self.named["key_id"] = answer["key_id"]
         if name == "replay_start":
             self.named["replay_id"] = answer["replay"]["replay_id"]
-
-
-def list_requests(call):
-    """Content type and body of each example of a call; one without a body if it takes none."""
-    contents = call.get("requestBody", {}).get("content", {})
-    shown = [
-        (kind, {"example": {"value": c["example"]}} if "example" in c else c.get("examples", {}))
-        for kind, c in contents.items()
-    ]
-    bodies = [(kind, each["value"]) for kind, examples in shown for each in examples.values()]
-    return bodies or [(None, None)]
 
 
 async def test_every_example_is_accepted_and_answered_as_shown(database):

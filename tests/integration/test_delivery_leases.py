@@ -215,6 +215,28 @@ async def test_an_unexpected_exception_costs_one_delivery(database, sender):
     assert role.watcher.faults == ["internal_error"]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "event"),
+    [
+        (OK, "attempt"),
+        (FAILED, "attempt_failed"),
+        (RuntimeError("a bug"), "internal_error"),
+        (OwnFault("file_descriptors"), "own_fault"),
+    ],
+)
+async def test_log_lines_name_a_delivery_as_the_api_does(database, sender, outcome, event):
+    async with Queue(database) as queue, deliver(database, sender=sender, rules=AttemptRules(sample=1)) as role:
+        _, delivery_id = await start_one(queue, sender)
+        sender.end(outcome)
+        await until(lambda: any(name == event for name, _ in role.watcher.events))
+    (fields,) = (fields for name, fields in role.watcher.events if name == event)
+    assert fields["delivery_id"] == f"dlv_{delivery_id}"
+    assert all(f["delivery_id"].startswith("dlv_") for _, f in role.watcher.events if "delivery_id" in f)
+    if event.startswith("attempt"):
+        assert {"message_id", "webhook_id", "tenant_id", "attempt", "outcome"} <= fields.keys()
+        assert fields["attempt"] == 1
+
+
 async def test_our_own_fault_spends_no_retry(database, sender):
     async with Queue(database) as queue, deliver(database, sender=sender) as role:
         _, delivery_id = await start_one(queue, sender)

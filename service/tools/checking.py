@@ -271,10 +271,12 @@ def _suspect_secret(readings: _Readings, body: bytes) -> Finding:
     derived = derive_id(body)
     if derived is not None and derived not in {reading.value for reading in readings.ids.readings}:
         text = f"they tell of other work than {ID} does: they were changed, or this is a renotify under a new id"
-        return Finding(Part.BYTES, f"{text} with another secret; the service's record tells (--api)")
+        return Finding(Part.BYTES, f"{text} with another secret; the service's record tells (webhookd verify --api)")
     borne_out = "id and body belong together" if derived else "all else looks as it was sent"
     text = f"does not fit; {borne_out}, so this is likely another webhook's secret, or one rotated out"
-    return Finding(Part.SECRET, f"{text}; the service's record tells whether something was changed instead (--api)")
+    return Finding(
+        Part.SECRET, f"{text}; the service's record tells whether something was changed instead (webhookd verify --api)"
+    )
 
 
 def _find_unusable(readings: _Readings) -> str | None:

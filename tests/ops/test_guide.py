@@ -17,7 +17,7 @@ from service.ingest.parsing import Parser
 from service.profiles import load_profiles
 from tests.support.documents import ROOT
 from tests.support.require import require_program
-from tests.support.service import find_free_port
+from tests.support.service import PROGRAM, find_free_port
 
 PAGE = ROOT / "service" / "INTEGRATING.md"
 GUIDE = PAGE.read_text()
@@ -157,3 +157,29 @@ def test_every_call_and_command_in_the_guide_exists():
     assert len(named) > 8
     assert {(m, p) for m, p in named if (m, re.sub(r"\{\w+\}", "{}", p)) not in known} == set()
     assert set(re.findall(r"webhookd (\w+)", GUIDE)) - set(COMMANDS) <= {"knows", "calls"}
+
+
+def test_the_whole_round_on_one_machine_is_as_the_guide_says(tmp_path):
+    ports = {name: str(find_free_port()) for name in ("8080", "9000")}
+    script = re.sub("8080|9000", lambda match: ports[match[0]], find_block("bash"))
+    script = script.replace("webhookd serve --embedded", f"WEBHOOKD_API_PORT={ports['8080']} webhookd serve --embedded")
+    environment = {
+        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "WEBHOOKD_API_HOST": "127.0.0.1",
+        "WEBHOOKD_OPS_HOST": "127.0.0.1",
+        "WEBHOOKD_OPS_PORT": str(find_free_port()),
+    }
+    end = "\ntrap - EXIT; kill $(jobs -p); wait"
+    process = subprocess.run(
+        ["bash", "-c", f"trap 'kill $(jobs -p)' EXIT\nset -m\n{script}{end}"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    said = process.stdout
+    assert '"outcome":"applied"' in said, process.stderr
+    assert said.count("signature: valid") == 2, said
+    lists = [json.loads(line)["data"][0] for line in re.findall(r'\{"data".*?"next_cursor":null\}', said)]
+    assert [(one["state"], one["last_class"]) for one in lists] == [
+        ("delivered", "delivered"), ("retrying", "connect_error"), ("delivered", "delivered"),
+    ]  # fmt: skip
+    assert [one["attempt_count"] for one in lists] == sorted(one["attempt_count"] for one in lists)

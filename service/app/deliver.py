@@ -125,8 +125,14 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
 
 def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
     kept = basics.configuration.settings.retention_state
-    admin = AdminUpkeep(basics.database, build_registry(basics), build_profiles(basics), kept)
     count_messages = partial(basics.telemetry.messages, "none", renotified=False)
+    admin = AdminUpkeep(
+        basics.database,
+        build_registry(basics),
+        build_profiles(basics),
+        kept,
+        on_made=lambda rerun: basics.telemetry.messages("job", renotified=rerun),
+    )
     news = OperationalStore(basics.database, encode_json, lambda made: count_messages(count=made))
     topic = (Loop("operational_topic", 5.0, OperationalNews(news, "topic", partial(_send, basics)).run_once),)
     return (

@@ -5,6 +5,7 @@ Belongs here: rounds for ``upkeep.leading.Loop``. Does not belong here: how ofte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from service.domain.profiles import ProfileSet
@@ -20,17 +21,25 @@ ROLLUPS_KEPT = timedelta(hours=26)
 class AdminUpkeep:
     """Three rounds. Each may raise StoreUnavailable or Conflict, and is safe beside another process's."""
 
-    def __init__(self, database: Database, registry: Registry, profiles: ProfileSet, kept: timedelta) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        profiles: ProfileSet,
+        kept: timedelta,
+        on_made: Callable[[bool], object] = lambda _: None,
+    ) -> None:
         """``kept`` is how long the audit log is kept."""
         self._database = database
         self._registry = registry
         self._profiles = profiles
         self._kept = kept
+        self._on_made = on_made
 
     async def advance_replays(self) -> None:
         """Take the steps of replays that are due; every second or so."""
         for _ in range(STEPS_AT_ONCE):
-            if not await advance_replays(self._database, self._registry, self._profiles):
+            if not await advance_replays(self._database, self._registry, self._profiles, self._on_made):
                 return
 
     async def roll_up(self) -> None:

@@ -7,13 +7,13 @@ the loop. Queued rows are ordinary deliveries with ``extra`` replay, due one aft
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from service.domain.profiles import ProfileSet
 from service.domain.webhooks import Filters, Scope, WebhookState, matches
-from service.ports import NewDelivery
+from service.ports import NewDelivery, NewMessage
 from service.store import queueing
 from service.store.codes import DoneState, Extra, WebhookKind
 from service.store.database import Database, Row, Session
@@ -128,8 +128,13 @@ async def cancel_replay(session: Session, tenant_id: str, replay_id: int) -> Row
     return await session.find("replay_cancel", replay_id, tenant_id)
 
 
-async def advance_replays(database: Database, registry: Registry, profiles: ProfileSet) -> bool:
-    """Take one step of the replay that is due; False when none is. Safe beside other processes."""
+async def advance_replays(
+    database: Database, registry: Registry, profiles: ProfileSet, on_made: Callable[[bool], object] = lambda _: None
+) -> bool:
+    """Take one step of the replay that is due; False when none is. Safe beside other processes.
+
+    ``on_made`` is told of each job message that was made for it, once it is stored: whether it is about a rerun.
+    """
     async with database.transaction() as session:
         replay = await session.find("replay_lock_due")
         if replay is None:
@@ -142,6 +147,8 @@ async def advance_replays(database: Database, registry: Registry, profiles: Prof
         taken = await step(session, replay, read_webhook(row, registry.sealer), profiles)
         await _save(session, replay, taken)
         await session.execute("deliveries_wake")
+    for message in taken.made:
+        on_made(message.generation > 1)
     return True
 
 
@@ -152,6 +159,7 @@ class _Taken:
     scanned: int
     queued: int
     position: str
+    made: Sequence[NewMessage] = ()
 
 
 async def _save(session: Session, replay: Row, taken: _Taken) -> None:
@@ -211,7 +219,7 @@ async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, pr
     span = (replay["since"], replay["until"])
     found = await tell_of_runs(session, profiles, webhook, span, replay["position"], PAGE)
     queued = await _enqueue(session, replay, [_delivery(webhook, row) for row in found.messages])
-    return _Taken(found.ended, queued, found.last_job_id)
+    return _Taken(found.ended, queued, found.last_job_id, found.made)
 
 
 async def _enqueue(session: Session, replay: Row, deliveries: Sequence[NewDelivery]) -> int:

@@ -32,11 +32,13 @@ Span = tuple[datetime, datetime]
 class ToldRuns:
     """A page of jobs: how many runs had ended in the span, the messages to send, and where the next page begins.
 
-    ``messages`` are rows with the columns of ``replay_list_missing``; an empty ``last_job_id`` ends the list.
+    ``messages`` are rows with the columns of ``replay_list_missing``; ``made`` are those that did not exist before. An
+    empty ``last_job_id`` ends the list.
     """
 
     ended: int
     messages: Sequence[Mapping[str, object]]
+    made: Sequence[NewMessage]
     last_job_id: str
 
 
@@ -57,11 +59,12 @@ async def tell_of_runs(
     batches = await _list_batches(session, jobs)
     wanted = [job for job in jobs if _is_wanted(job, profiles, webhook, batches.get(job.batch_key or 0))]
     known = await _list_known(session, wanted)
-    made = await _make(
-        session, profiles, [j for j in wanted if _message_id(j) not in known and not j.message_made], batches
-    )
+    untold = [job for job in wanted if _message_id(job) not in known and not job.message_made]
+    body_at = await session.value("transaction_now")
+    made = await _make(session, profiles, untold, batches, body_at)
     live = [row for row in known.values() if row["expunged_at"] is None]
-    return ToldRuns(len(ended), [*live, *made], page[-1]["job_id"] if len(page) == limit else "")
+    last = page[-1]["job_id"] if len(page) == limit else ""
+    return ToldRuns(len(ended), [*live, *(_as_row(message, body_at) for message in made)], made, last)
 
 
 async def _lock_ended(session: Session, tenant_id: str, job_ids: Sequence[str], span: Span) -> list[Job]:
@@ -98,17 +101,16 @@ async def _list_known(session: Session, jobs: Sequence[Job]) -> dict[str, Row]:
 
 
 async def _make(
-    session: Session, profiles: ProfileSet, jobs: Sequence[Job], batches: Mapping[int, Batch]
-) -> list[Mapping[str, object]]:
+    session: Session, profiles: ProfileSet, jobs: Sequence[Job], batches: Mapping[int, Batch], body_at: datetime
+) -> list[NewMessage]:
     if not jobs:
         return []
-    body_at = await session.value("transaction_now")
     messages = [build_job_message(j, profiles.choose(j.source), batches.get(j.batch_key or 0)) for j in jobs]
     await queueing.insert_messages(session, messages, body_at)
     for job in jobs:
         job.message_made = True
     await session.execute("jobs_update", [job_row(job) for job in jobs])
-    return [_as_row(message, body_at) for message in messages]
+    return messages
 
 
 def _as_row(message: NewMessage, body_at: datetime) -> Mapping[str, object]:

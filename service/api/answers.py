@@ -390,7 +390,7 @@ class ReplayStart(Model):
     """What a replay started, or (dry run) how many rows it would send."""
 
     dry_run: bool
-    matched: int
+    matched: int = Field(description="Rows to go through: it sends those that the webhook wants and that have a body.")
     capped: bool
     replay: Replay | None = None
 

@@ -16,9 +16,13 @@ TESTS = Path(__file__).parent
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         kind = item.path.relative_to(TESTS).parts[0]
         item.add_marker(kind)
-        if kind == "kafka":  # one real broker is enough for two cores
+        if kind in {"kafka", "survive"}:  # one real broker is enough for two cores
             item.add_marker(pytest.mark.xdist_group("kafka"))
+    if "survive" not in config.getoption("markexpr"):  # it takes an hour: only who asks for it by name gets it
+        long = [item for item in items if item.get_closest_marker("survive")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]

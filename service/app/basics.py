@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from service.app.probing import ClockSkewProbe
+from service.app.probing import AgreedClock, ClockSkewProbe, measure_skew
 from service.app.tracing import open_spans
 from service.config import ConfigError, Configuration, SecretReload, SecretSource, parse_encryption_keys
 from service.delivery.waking import Waker
@@ -51,7 +51,7 @@ class Basics:
     """What every role uses."""
 
     configuration: Configuration
-    clock: SystemClock
+    clock: AgreedClock
     rng: SystemRng
     log: Logger
     telemetry: Telemetry
@@ -68,10 +68,12 @@ class Basics:
 
 
 async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Basics:
-    settings, clock, rng = configuration.settings, SystemClock(), SystemRng()
+    settings, clock, rng = configuration.settings, AgreedClock(SystemClock()), SystemRng()
     redactor = Redactor(configuration.masks())
-    stack.callback(configure(now=clock.now, redactor=redactor, level=settings.log_level, form=settings.log_format))
-    spans = open_spans(stack, configuration, clock, get_logger())
+    stack.callback(
+        configure(now=clock.machine.now, redactor=redactor, level=settings.log_level, form=settings.log_format)
+    )
+    spans = open_spans(stack, configuration, clock.machine, get_logger())
     dsn = settings.database_url.get_secret_value()
     database = await stack.enter_async_context(Database(dsn, size=settings.database_pool_size))
     notifier = DueNotifier(settings.listen_url.get_secret_value())
@@ -127,6 +129,7 @@ async def wait_for_schema(basics: Basics, stop: Stop) -> None:
     while not stop.is_set():
         try:
             await check_schema(dsn)
+            await measure_skew(basics.clock, basics.database)  # before anybody asks this process for the time
         except StoreUnavailable as error:
             basics.log.warning("database_unavailable", reason=str(error))
             await stop.pause(RETRY_START)

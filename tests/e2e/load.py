@@ -24,9 +24,10 @@ UNRECORDED = 2.0
 class Load:
     """Jobs that finish one after the other; `accepted` are those that the service, or the broker, has taken."""
 
-    def __init__(self, tenant: Tenant, pause: float = 0.02) -> None:
+    def __init__(self, tenant: Tenant, pause: float = 0.02, name: str = "job") -> None:
         self._tenant = tenant
         self._pause = pause
+        self._name = name
         self._numbers = itertools.count(1)
         self.accepted: set[str] = set()
 
@@ -53,7 +54,7 @@ class Load:
 
     async def _run(self, send, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            job_ids = [f"job-{next(self._numbers)}" for _ in range(3)]
+            job_ids = [f"{self._name}-{next(self._numbers)}" for _ in range(3)]
             if await send(job_ids, stop):
                 self.accepted.update(job_ids)
             await asyncio.sleep(self._pause)

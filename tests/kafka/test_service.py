@@ -7,31 +7,9 @@ import orjson
 import pytest
 
 from tests.e2e.load import Ledger, Load, all_delivered
-from tests.e2e.story import completed, create_topic, new_tenant, opened_topic, queued
-from tests.support.receiving import Receiver
-from tests.support.service import NewService, build_settings
-
-PARTITIONS = 4
-
-
-@pytest.fixture
-def new_service(tmp_path):
-    maker = NewService(tmp_path)
-    yield maker
-    maker.end()
-
-
-@pytest.fixture
-async def receiver():
-    async with Receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-async def settings(kafka, topic, new_database):
-    await create_topic(kafka.bootstrap_servers, topic, PARTITIONS)
-    names = {"kafka_topics": topic, "kafka_group_id": topic}
-    return build_settings(await new_database(), kafka_bootstrap_servers=kafka.bootstrap_servers, **names)
+from tests.e2e.story import completed, new_tenant, opened_topic, queued
+from tests.kafka.conftest import PARTITIONS
+from tests.support.service import build_settings
 
 
 @asynccontextmanager

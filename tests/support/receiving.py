@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ class Arrival:
     headers: CIMultiDictProxy[str]
     body: bytes
     at: float  # loop time
+    received_at: float  # seconds since 1970
     answered: int | None = None
 
     @property
@@ -212,7 +214,7 @@ class Receiver:
         body = await request.read()
         now = asyncio.get_running_loop().time()
         headers = CIMultiDictProxy(CIMultiDict(request.headers))
-        arrival = Arrival(request.method, request.path_qs, headers, body, now)
+        arrival = Arrival(request.method, request.path_qs, headers, body, now, time.time())
         script = self.script.popleft() if self.script else self.otherwise
         await self._tell(arrival, None)
         answer = await script.wait() if isinstance(script, Held) else as_answer(script)

@@ -10,7 +10,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test bench bench-quick check check-style check-types check-imports fmt lock clean
+.PHONY: help venv demo test survive bench bench-quick check check-style check-types check-imports fmt lock clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ demo: $(STAMP) ## the whole main job on this machine: jobs finish, webhooks arri
 
 test: $(STAMP) ## every test that this machine can run (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(PYTEST_ARGS)
+
+survive: $(STAMP) ## faults under load with real processes, at length (needs java and mvn; PYTEST_ARGS="-k name")
+	@$(BIN)/python -m pytest tests/survive -m survive $(PYTEST_ARGS)
 
 bench: $(STAMP) ## P1 to P11 (needs nginx; about an hour; BENCH_ARGS="--only P1")
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)

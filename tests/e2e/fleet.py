@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from tests.e2e.load import UNRECORDED, Ledger, Load, all_delivered, describe
 from tests.e2e.story import Tenant, Topic, new_tenant
@@ -67,6 +68,11 @@ class Fleet:
     def ends(self) -> dict[str, float]:
         return {agent: at for member in self.members for agent, at in member.ends.items()}
 
+    async def register(self, receiver: Receiver, **settings: Any) -> Any:
+        """A webhook that is told of every job."""
+        told = {"event_types": ["*"], "scopes": ["job"], "max_in_flight": 30}
+        return await self.tenant.register(receiver, **{**told, **settings})
+
     def at(self, number: int) -> Tenant:
         """The tenant as it is seen at the API of one member."""
         return replace(self.tenant, api=self.tenant.api.of_service(self.services[number]))
@@ -90,6 +96,10 @@ class Fleet:
 
         await receiver.wait_for(all_sent, within=90)
 
+    async def goes_on(self, receiver: Receiver) -> None:
+        """Return when every process has sent something more, none of them started again by anybody."""
+        await self.until_all_send(receiver, len(receiver.arrivals))
+
     async def nothing_in_flight(self) -> bool:
         return await self.sum_metric("deliveries_in_flight") == 0
 
@@ -104,6 +114,7 @@ class Fleet:
         ledger = Ledger(receiver)
         for load in loads:
             assert load.accepted
+            assert all(service.running for service in self.services)
             ledger.assert_nothing_lost(load)
         return ledger
 

@@ -3,18 +3,14 @@
 import asyncio
 import os
 import random
-import shutil
-import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from service.tools.embedded import embedded_postgres
 from tests.e2e.load import Ledger, Load, all_delivered
 from tests.e2e.story import create_topic, new_tenant, opened_topic
 from tests.support.postgres import migrate
+from tests.support.postgres_server import HarmedPostgres
 from tests.support.receiving import Answer
 from tests.support.service import build_settings, expire_leases
 
@@ -102,33 +98,8 @@ async def test_sigterm_under_load_ends_well_and_repeats_nothing(new_database, ne
 @pytest.fixture
 async def restartable_postgres(tmp_path):
     """A PostgreSQL of this test's own; its address stays the same over restarts."""
-    server = RestartablePostgres(tmp_path / "data")
-    try:
-        await server.start()
+    async with HarmedPostgres(tmp_path / "data") as server:
         yield server
-    finally:
-        await server.stop()
-        shutil.rmtree(server.directory)
-
-
-class RestartablePostgres:
-    """The embedded server listens in another directory after each start: a link leads to it."""
-
-    def __init__(self, data: Path) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="webhookd-link-", dir="/tmp"))
-        self.directory.chmod(0o755)
-        self._link = self.directory / "socket"
-        self.dsn = f"postgresql://postgres@/postgres?host={self._link}"
-        self._data = data
-        self._stack = AsyncExitStack()
-
-    async def start(self) -> None:
-        dsn = await self._stack.enter_async_context(embedded_postgres(self._data))
-        self._link.unlink(missing_ok=True)
-        self._link.symlink_to(parse_qs(urlsplit(dsn).query)["host"][0])
-
-    async def stop(self) -> None:
-        await self._stack.aclose()
 
 
 async def test_a_database_restart_under_load(restartable_postgres, new_service, receiver):

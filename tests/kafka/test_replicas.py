@@ -25,16 +25,10 @@ INJECTED = {  # what Kubernetes sets for Services called webhookd and webhookd-o
 }
 
 
-async def register(fleet, receiver, **settings):
-    return await fleet.tenant.register(
-        receiver, **{"event_types": ["*"], "scopes": ["job"], "max_in_flight": 30, **settings}
-    )
-
-
 async def test_a_rolling_restart_loses_and_repeats_nothing(settings, opened, new_service, receiver):
     receiver.otherwise = Answer(delay=0.05)
     async with running_fleet(new_service, settings, opened, SIZE) as fleet:
-        await register(fleet, receiver)
+        await fleet.register(receiver)
         load = Load(fleet.tenant)
         async with load.over_kafka():
             await fleet.until_all_send(receiver)
@@ -48,7 +42,7 @@ async def test_what_a_stopping_process_gives_up_others_send_without_waiting_for_
 ):
     """A drain that is shorter than the receiver is slow: attempts are cut, and start again elsewhere."""
     async with running_fleet(new_service, {**settings, "WEBHOOKD_DRAIN_TIMEOUT": "1s"}, opened, 2) as fleet:
-        await register(fleet, receiver)
+        await fleet.register(receiver)
         one, other = fleet.members
         fleet.tenant = fleet.at(1)  # the other one is going to stop
         load = Load(fleet.tenant)
@@ -81,7 +75,7 @@ async def test_what_is_changed_at_one_process_holds_for_all_whatever_their_clock
     """Two processes are an hour wrong; Kubernetes' variables for Services of the same name are in every environment."""
     clocks = ({**INJECTED, **shift_clock("+3600")}, {**INJECTED, **shift_clock("-3600")}, INJECTED)
     async with running_fleet(new_service, settings, opened, SIZE, *clocks, fork=False) as fleet, Receiver() as moved:
-        webhook = await register(fleet, receiver)
+        webhook = await fleet.register(receiver)
         load = Load(fleet.tenant)
         async with load.over_kafka():
             await fleet.until_all_send(receiver)
@@ -141,7 +135,7 @@ async def a_pause_holds_for_all(fleet, webhook, receiver):
 
 
 async def a_key_is_good_until_it_is_revoked_anywhere(fleet):
-    made = await fleet.at(0).api.post("/v1/keys", {"roles": ["read"]})
+    made = await fleet.at(0).api.post("/v1/keys", {"roles": ["read"], "tenant_id": fleet.tenant.tenant_id})
     holders = [fleet.at(number).api.with_key(made["key"]) for number in range(SIZE)]
     for holder in holders:
         await holder.get("/v1/webhooks")

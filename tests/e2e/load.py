@@ -79,17 +79,18 @@ class Load:
 
 
 class Ledger:
-    """What arrived at a receiver, by message."""
+    """What arrived at a receiver, behind the first `since` requests, by message."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, since: int = 0) -> None:
         self.by_message: dict[str, list[Arrival]] = defaultdict(list)
-        for arrival in receiver.arrivals:
+        for arrival in receiver.arrivals[since:]:
             self.by_message[arrival.message_id].append(arrival)
 
     @property
     def jobs(self) -> set[str]:
         """Jobs whose message was accepted."""
-        return {arrivals[0].data["job"]["job_id"] for arrivals in self.by_message.values() if accepted(arrivals)}
+        told = (arrivals for arrivals in self.by_message.values() if accepted(arrivals))
+        return {arrivals[0].data["job"]["job_id"] for arrivals in told if arrivals[0].data["scope"] == "job"}
 
     @property
     def repeated(self) -> list[list[Arrival]]:

@@ -40,48 +40,48 @@ def now():
 
 
 @pytest.fixture
-async def postgres(tmp_path):
+async def harmed(tmp_path):
     async with HarmedPostgres(tmp_path / "data") as server:
         await migrate(server.dsn)
         yield server
 
 
 @pytest.fixture
-def own_settings(settings, postgres):
-    return {**settings, "WEBHOOKD_DATABASE_URL": postgres.dsn}
+def own_settings(settings, harmed):
+    return {**settings, "WEBHOOKD_DATABASE_URL": harmed.dsn}
 
 
-async def test_a_database_that_restarts(new_service, own_settings, opened, receiver, postgres):
+async def test_a_database_that_restarts(new_service, own_settings, opened, receiver, harmed):
     async with loaded(new_service, own_settings, opened, receiver) as (fleet, faults):
         for _ in range(ROUNDS):
             faults.append(now())
-            await postgres.restart()
+            await harmed.restart()
             await fleet.goes_on(receiver)
 
 
-async def test_a_database_that_freezes_past_the_leases(new_service, own_settings, opened, receiver, postgres):
+async def test_a_database_that_freezes_past_the_leases(new_service, own_settings, opened, receiver, harmed):
     """No attempt starts that could not be recorded, and what was answered is recorded before anybody rescues it."""
     async with loaded(new_service, own_settings, opened, receiver) as (_, faults):
         faults.append(now())
-        postgres.freeze()
+        harmed.freeze()
         await asyncio.sleep(FROZEN)
-        postgres.thaw()
+        harmed.thaw()
 
 
-async def test_a_database_that_cuts_every_connection(new_service, own_settings, opened, receiver, postgres):
+async def test_a_database_that_cuts_every_connection(new_service, own_settings, opened, receiver, harmed):
     async with loaded(new_service, own_settings, opened, receiver) as (fleet, faults):
         for _ in range(10 * ROUNDS):
             faults.append(now())
-            await postgres.cut()
+            await harmed.cut()
             await asyncio.sleep(0.3)
         await fleet.goes_on(receiver)
 
 
-async def test_a_database_that_moves(new_service, own_settings, opened, receiver, postgres, tmp_path):
+async def test_a_database_that_moves(new_service, own_settings, opened, receiver, harmed, tmp_path):
     """It stops, its files are carried to another place, and another server takes its name."""
     async with loaded(new_service, own_settings, opened, receiver) as (_, faults):
         faults.append(now())
-        await postgres.move(tmp_path / "elsewhere")
+        await harmed.move(tmp_path / "elsewhere")
 
 
 @pytest.fixture
@@ -100,17 +100,17 @@ def small_disk(tmp_path):
 
 async def test_a_database_whose_disk_is_full(new_service, settings, opened, receiver, small_disk):
     """PostgreSQL refuses writes, and ends when it has no room for its log; with room again it goes on."""
-    async with HarmedPostgres(small_disk / "data") as postgres:
-        await migrate(postgres.dsn)
-        own = {**settings, "WEBHOOKD_DATABASE_URL": postgres.dsn}
+    async with HarmedPostgres(small_disk / "data") as harmed:
+        await migrate(harmed.dsn)
+        own = {**settings, "WEBHOOKD_DATABASE_URL": harmed.dsn}
         async with loaded(new_service, own, opened, receiver) as (fleet, faults):
             faults.append(now())
             filler = small_disk / "filler"
             await fill(filler)
             await fleet.services[0].wait_until_not_ready(within=180)
             filler.unlink()
-            if not postgres.running:
-                await postgres.restart()
+            if not harmed.running:
+                await harmed.restart()
 
 
 async def fill(path):

@@ -139,7 +139,7 @@ if HELM := list(HELM):  # the command itself, where a machine has it: HELM_COMMA
 
 
 @each_case
-def test_the_same_values_render_the_same(case):
+def test_f74_the_same_values_render_the_same(case):
     texts = render_texts(CASES[case])
     assert render_texts(CASES[case]) == texts
     assert render_texts(CASES[case], is_upgrade=True, is_install=False, revision=7) == texts
@@ -247,6 +247,20 @@ def test_every_value_is_used():
         return False
 
     assert [".".join(path) for path, value in list_leaves(DEFAULTS) if not is_used(path, value)] == []
+
+
+def test_every_value_is_set_in_some_case():
+    def is_set(path):
+        return any(holds(values, path) for values in CASES.values())
+
+    def holds(values, path):
+        others = [("components", name, *path[1:]) for name in ("all", "api", "ingest", "deliver")]
+        return any(reaches(values, each) for each in ([path, *others] if path[0] == "pod" else [path]))
+
+    def reaches(values, path):
+        return not path or (isinstance(values, dict) and path[0] in values and reaches(values[path[0]], path[1:]))
+
+    assert [".".join(path) for path, _ in list_leaves(DEFAULTS) if not is_set(path)] == []
 
 
 def test_every_value_has_a_sentence_and_the_table_tells_it():

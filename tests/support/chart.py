@@ -1,7 +1,8 @@
 """What the chart holds that is made from something else: `python -m tests.support.chart` writes it, a test compares.
 
 The settings in values.schema.json come from the code's fields, the table in README.md from the comments in values.yaml,
-and files/ from grafana/ (Helm reads nothing outside a chart's own folder).
+and files/ from grafana/ (Helm reads nothing outside a chart's own folder). The sizing in the page above it comes from
+arithmetic.
 """
 
 import json
@@ -18,6 +19,7 @@ from pydantic.fields import FieldInfo
 from service.config import Settings
 from service.config.loading import SECRETS
 from service.config.values import AsText
+from tests.support.sizing import render_sizing
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "webhookd"
@@ -25,17 +27,22 @@ GRAFANA = ROOT / "grafana"
 
 # Set by the chart itself: ports and files have values of their own, and nothing in a pod is embedded.
 OWN = {"api_port", "ops_port", "ca_file", "kafka_ca_file", "profiles_dir", "config_file", "data_dir"}
-BEGIN, END = "<!-- values: begin -->\n", "<!-- values: end -->\n"
+PAGE = ROOT / "helm" / "README.md"
 
 
 def made_files() -> dict[Path, str]:
     """What every made file must hold."""
-    readme = (CHART / "README.md").read_text()
     return {
         CHART / "values.schema.json": render_schema(),
-        CHART / "README.md": re.sub(f"{BEGIN}.*{END}", lambda _: BEGIN + render_table() + END, readme, flags=re.DOTALL),
+        CHART / "README.md": replace_between("values", (CHART / "README.md").read_text(), render_table()),
+        PAGE: replace_between("sizing", PAGE.read_text(), render_sizing()),
         **{CHART / "files" / kind / path.name: path.read_text() for kind, path in list_sources()},
     }
+
+
+def replace_between(what: str, page: str, text: str) -> str:
+    begin, end = f"<!-- {what}: begin -->\n", f"<!-- {what}: end -->\n"
+    return re.sub(f"{begin}.*{end}", lambda _: begin + text + end, page, flags=re.DOTALL)
 
 
 def list_strays() -> list[Path]:

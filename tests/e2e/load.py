@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import ClientError
+from aiokafka.errors import KafkaError
 
 from tests.e2e.story import Tenant, completed
 from tests.support.receiving import Arrival, Receiver
@@ -39,6 +40,7 @@ class Load:
 
     @asynccontextmanager
     async def over_kafka(self) -> AsyncIterator[None]:
+        """Write records, each again until the broker has it."""
         async with self._running(self._write):
             yield
 
@@ -73,9 +75,16 @@ class Load:
             else:
                 return True
 
-    async def _write(self, job_ids: list[str], _: asyncio.Event) -> bool:
-        await self._tenant.produce(*(completed(job_id) for job_id in job_ids))
-        return True
+    async def _write(self, job_ids: list[str], stop: asyncio.Event) -> bool:
+        events = [completed(job_id) for job_id in job_ids]
+        while True:
+            try:
+                await self._tenant.produce(*events)
+            except KafkaError:  # a producer whose broker does not answer writes again
+                if stop.is_set():
+                    return False
+            else:
+                return True
 
 
 class Ledger:

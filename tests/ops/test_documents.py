@@ -14,6 +14,7 @@ from tests.support.documents import PAGE, ROOT, render
 
 README = (ROOT / "README.md").read_text()
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+FIELD_CASES = 74  # failures of other senders, F1 to F74
 TEXT = '{"type":"extraction.completed","data":{"name":"Grüße 🧾"}}'
 
 
@@ -88,3 +89,11 @@ def test_the_changelog_speaks_of_this_version():
     from service import __version__
 
     assert f"## {__version__}" in Path(ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_field_case_has_a_test_that_bears_its_number():
+    names = (
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    )
+    numbers = {int(number) for name in names for number in re.findall(r"(?<=_f)\d\d(?=_)", name)}
+    assert set(range(1, FIELD_CASES + 1)) - numbers == set()

@@ -13,6 +13,7 @@ from tests.e2e.load import Load
 from tests.support.postgres import migrate
 from tests.support.postgres_server import HarmedPostgres
 from tests.support.receiving import Answer
+from tests.support.service import eventually
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -107,10 +108,16 @@ async def test_a_database_whose_disk_is_full(new_service, settings, opened, rece
             faults.append(now())
             filler = small_disk / "filler"
             await fill(filler)
-            await fleet.services[0].wait_until_not_ready(within=180)
+            await eventually(lambda: was_refused(fleet), within=180)
+            await asyncio.sleep(10)
             filler.unlink()
             if not harmed.running:
                 await harmed.restart()
+
+
+async def was_refused(fleet):
+    """Both processes have met the full disk, or the server that it ended."""
+    return all("database_unavailable" in service.tail() for service in fleet.services)
 
 
 async def fill(path):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from service.delivery.alarm import Alarm
 from service.delivery.attempting import Attempts
 from service.delivery.catalog import Catalog
 from service.delivery.claiming import Claimer, ClaimStore
@@ -75,7 +76,7 @@ class Engine:
         self._due = asyncio.Event()
         self._changed = asyncio.Event()
         self._arrived = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._due.set)
         self._starved = False
         self._running = False
         self._connect()
@@ -167,19 +168,8 @@ class Engine:
 
     def _plan(self, seconds: float | None) -> None:
         """Claim again after so long, or earlier if that was planned already."""
-        if seconds is None or seconds > FAR_AWAY:
-            return
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(seconds, 0.001)
-        if (
-            self._timer is None
-            or self._timer.cancelled()
-            or self._timer.when() < loop.time()
-            or self._timer.when() > at
-        ):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = loop.call_at(at, self._due.set)
+        if seconds is not None and seconds <= FAR_AWAY:
+            self._alarm.set(seconds)
 
     def _plan_at(self, at: datetime) -> None:
         self._plan(at.timestamp() - self._parts.instants.epoch())
@@ -263,8 +253,7 @@ class Engine:
         """Hand back what has not started, let the rest end within the budget, write everything."""
         self._running = False
         parts = self._parts
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.clear()
         parts.claimer.hand_back([*self._slots.withdraw(lambda _: True), *parts.handoff.arrivals])
         parts.handoff.arrivals = []
         await self._crew.finish(stop.remaining())

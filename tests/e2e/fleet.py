@@ -110,7 +110,8 @@ class Fleet:
         """What arrived, once every accepted job was told and nothing is on its way any more."""
         for load in loads:
             await receiver.wait_for(all_delivered(receiver, load), within=within)
-        await eventually(self.tenant._is_idle, within=within)
+        for load in loads:
+            await eventually(load.tenant._is_idle, within=within)
         ledger = Ledger(receiver)
         for load in loads:
             assert load.accepted

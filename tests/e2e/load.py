@@ -26,7 +26,7 @@ class Load:
     """Jobs that finish one after the other; `accepted` are those that the service, or the broker, has taken."""
 
     def __init__(self, tenant: Tenant, pause: float = 0.02, name: str = "job") -> None:
-        self._tenant = tenant
+        self.tenant = tenant
         self._pause = pause
         self._name = name
         self._numbers = itertools.count(1)
@@ -62,10 +62,10 @@ class Load:
             await asyncio.sleep(self._pause)
 
     async def _post(self, job_ids: list[str], stop: asyncio.Event) -> bool:
-        events = [self._tenant.complete(completed(job_id)) for job_id in job_ids]
+        events = [self.tenant.complete(completed(job_id)) for job_id in job_ids]
         while True:
             try:
-                await self._tenant.api.post("/v1/events", events)
+                await self.tenant.api.post("/v1/events", events)
             except (ClientError, Refused) as error:
                 if isinstance(error, Refused) and error.status != 503:
                     raise
@@ -79,7 +79,7 @@ class Load:
         events = [completed(job_id) for job_id in job_ids]
         while True:
             try:
-                await self._tenant.produce(*events)
+                await self.tenant.produce(*events)
             except KafkaError:  # a producer whose broker does not answer writes again
                 if stop.is_set():
                     return False

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.fleet import assert_only_ended_repeated, running_fleet
 from tests.e2e.load import Load
 from tests.e2e.story import completed
+from tests.kafka.conftest import PARTITIONS
 from tests.support.receiving import Answer
 from tests.support.service import eventually
 
@@ -88,8 +89,9 @@ async def test_sigterm_with_500_in_flight(settings, opened, new_service, receive
         one = fleet.members[0]
         for number, tenant in enumerate(tenants):
             await tenant.register(receiver, event_types=["*"], scopes=["job"], max_in_flight=100)
-            await tenant.produce(completed(f"warm-{number}"))
-        await receiver.wait_for(TENANTS)
+            for partition in range(PARTITIONS):  # until it has sent something, a process tries a receiver one by one
+                await tenant.produce(completed(f"warm-{number}-{partition}"), partition=partition)
+        await receiver.wait_for(TENANTS * PARTITIONS)
         receiver.otherwise = Answer(delay=8)
         for number, load in enumerate(loads):
             job_ids = [f"load-{number}-{each}" for each in range(120)]

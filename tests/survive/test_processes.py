@@ -1,13 +1,14 @@
 """What must be survived: processes that are killed, frozen, told to end, and replaced."""
 
 import asyncio
+import itertools
 import os
 import random
 from dataclasses import replace
 
 import pytest
 
-from tests.e2e.fleet import assert_only_ended_repeated, running_fleet
+from tests.e2e.fleet import agent_of, assert_only_ended_repeated, running_fleet
 from tests.e2e.load import Load
 from tests.e2e.story import completed
 from tests.kafka.conftest import PARTITIONS
@@ -87,16 +88,13 @@ async def test_sigterm_with_500_in_flight(settings, opened, new_service, receive
         tenants = [replace(fleet.at(1), api=own.of_tenant(f"{own.tenant}-{number}")) for number in range(TENANTS)]
         loads = [Load(tenant, name=f"load-{number}") for number, tenant in enumerate(tenants)]
         one = fleet.members[0]
-        for number, tenant in enumerate(tenants):
+        for tenant in tenants:
             await tenant.register(receiver, event_types=["*"], scopes=["job"], max_in_flight=100)
-            for partition in range(PARTITIONS):  # until it has sent something, a process tries a receiver one by one
-                await tenant.produce(completed(f"warm-{number}-{partition}"), partition=partition)
-        await receiver.wait_for(TENANTS * PARTITIONS)
-        receiver.otherwise = Answer(delay=8)
+        await each_has_sent_to_each(fleet, tenants, receiver)
+        receiver.otherwise = Answer(delay=12)
         for number, load in enumerate(loads):
-            job_ids = [f"load-{number}-{each}" for each in range(120)]
-            await tenants[number].produce(*map(completed, job_ids))
-            load.accepted.update(job_ids)
+            load.accepted.update(f"load-{number}-{each}" for each in range(120))
+        await asyncio.gather(*(load.tenant.produce(*map(completed, load.accepted)) for load in loads))
 
         async def many_in_flight():
             return await one.service.fetch_metric("deliveries_in_flight") >= 500
@@ -106,3 +104,15 @@ async def test_sigterm_with_500_in_flight(settings, opened, new_service, receive
         receiver.otherwise = Answer()
         await one.start()
         (await fleet.settled(receiver, *loads)).assert_no_duplicates()
+
+
+async def each_has_sent_to_each(fleet, tenants, receiver):
+    """Until it has sent something, a process tries a receiver one by one."""
+    wanted = {(member.agent, tenant.tenant_id) for member in fleet.members for tenant in tenants}
+    for turn in itertools.count():
+        for tenant in tenants:
+            for partition in range(PARTITIONS):
+                await tenant.produce(completed(f"{tenant.tenant_id}-{turn}-{partition}"), partition=partition)
+        await receiver.wait_for((turn + 1) * len(tenants) * PARTITIONS)
+        if wanted <= {(agent_of(arrival), arrival.data["tenant_id"]) for arrival in receiver.arrivals}:
+            return

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from service.app import ROLES, open_service
-from service.config import EMBEDDED, SERVE, ConfigError, Configuration, load_configuration
+from service.config import EMBEDDED, SERVE, ConfigError, Configuration, SecretSource, load_configuration
 from service.lifecycle import Rng, Stop, SystemClock, SystemRng, WorkerFailed, run_on_uvloop, stop_on_signals
 from service.store.database import Database
 from service.store.migrating import SchemaUnfit, migrate
@@ -68,7 +68,9 @@ def _embed(configuration: Configuration, dsn: str, key: str) -> Configuration:
     settings = configuration.settings
     keys = settings.encryption_keys if settings.sealing_keys else SecretStr(key)
     changes = {"database_url": SecretStr(dsn), "encryption_keys": keys, "kafka_bootstrap_servers": ()}
-    return replace(configuration, settings=settings.model_copy(update=changes))
+    own = {"database_url": SecretSource("database_url", dsn), "database_listen_url": SecretSource("listen", "")}
+    secrets = {**configuration.secrets, **own}
+    return replace(configuration, settings=settings.model_copy(update=changes), secrets=secrets)
 
 
 def _read_or_make_key(data_dir: Path, rng: Rng) -> str:

@@ -61,6 +61,7 @@ class Basics:
     policy: EgressPolicy
     waker: Waker
     spans: Spans | None
+    redactor: Redactor
 
     def tell(self, event: str, /, **fields: object) -> None:
         """Write one line at the level that a change of state has."""
@@ -74,9 +75,9 @@ async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Ba
         configure(now=clock.machine.now, redactor=redactor, level=settings.log_level, form=settings.log_format)
     )
     spans = open_spans(stack, configuration, clock.machine, get_logger())
-    dsn = settings.database_url.get_secret_value()
-    database = await stack.enter_async_context(Database(dsn, size=settings.database_pool_size))
-    notifier = DueNotifier(settings.listen_url.get_secret_value())
+    database = Database(configuration.database_url, size=settings.database_pool_size)
+    await stack.enter_async_context(database)
+    notifier = DueNotifier(configuration.listen_url)
     stack.callback(notifier.close)
     return Basics(
         configuration,
@@ -90,6 +91,7 @@ async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Ba
         _build_policy(configuration),
         Waker(notifier),
         spans,
+        redactor,
     )
 
 
@@ -125,10 +127,9 @@ def check_files(configuration: Configuration) -> None:
 
 async def wait_for_schema(basics: Basics, stop: Stop) -> None:
     """A database that is away at the start is an outage like any other; a schema that does not fit ends the start."""
-    dsn = basics.configuration.settings.database_url.get_secret_value()
     while not stop.is_set():
         try:
-            await check_schema(dsn)
+            await check_schema(basics.configuration.database_url())
             await measure_skew(basics.clock, basics.database)  # before anybody asks this process for the time
         except StoreUnavailable as error:
             basics.log.warning("database_unavailable", reason=str(error))
@@ -151,8 +152,14 @@ def build_common_workers(basics: Basics) -> tuple[Worker, ...]:
     return lag, skew, basics.waker, reload
 
 
-def _apply_secret(basics: Basics, source: SecretSource) -> None:
-    """Most secrets are asked for at each use; the keys of the seal are handed over."""
+async def _apply_secret(basics: Basics, source: SecretSource) -> None:
+    """Most secrets are asked for at each use; the keys of the seal are handed over, pooled connections replaced.
+
+    What was masked in logs stays masked: an old password may still be in an error's text.
+    """
+    basics.redactor.register(*source.masks())
+    if source.name == "database_url":
+        await basics.database.renew()
     if source.name == "encryption_keys":
         basics.sealer.rekey([(key.key_id, key.material) for key in parse_encryption_keys(source.get())])
     basics.tell("secret_changed", setting=source.name)

@@ -26,7 +26,7 @@ from service.ports import StoreUnavailable
 from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup
 from service.sender.pool import PoolLimits
-from service.sender.proxy import parse_proxy
+from service.sender.proxy import follow_proxy
 from service.store.admin_upkeep import AdminUpkeep
 from service.store.batch_upkeep import BatchUpkeep
 from service.store.catalog import WebhookCatalog
@@ -57,7 +57,7 @@ async def add_deliver(
         basics.policy,
         AresLookup(settings.dns_servers),
         build_tls_context(str(settings.ca_file or "")),
-        proxy=parse_proxy(settings.egress_proxy.get_secret_value()),
+        proxy=follow_proxy(basics.configuration.secret("egress_proxy").get),
         limits=SenderLimits(PoolLimits(idle_total=min(PoolLimits().idle_total, descriptors // 4))),
     )
     await stack.enter_async_context(sender)
@@ -67,7 +67,7 @@ async def add_deliver(
         queue=DeliveryStore(basics.database),
         webhooks=WebhookCatalog(basics.database, basics.sealer),
         health=HealthKeeping(basics.database),
-        listener=NotificationListener(settings.listen_url.get_secret_value()),
+        listener=NotificationListener(basics.configuration.listen_url),
         sender=sender,
         observer=basics.telemetry,
         tell=basics.tell,
@@ -120,7 +120,7 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
         Loop("partitions", 3600.0, PartitionUpkeep(partitions, keeping, basics.tell).run_once),
         *_admin_loops(basics),
     )
-    return Upkeep(LeaderLock(settings.listen_url.get_secret_value()), loops, basics.tell, gauging.lead)
+    return Upkeep(LeaderLock(basics.configuration.listen_url), loops, basics.tell, gauging.lead)
 
 
 def _admin_loops(basics: Basics) -> tuple[Loop, ...]:

@@ -31,7 +31,10 @@ class Database(BaseModel):
 
     database_url: v.Dsn = Field(
         SecretStr(""),
-        description="PostgreSQL (14 or newer) that holds everything: `postgresql://user:password@host/name`.",
+        description=(
+            "PostgreSQL (14 or newer) that holds everything: `postgresql://user:password@host/name`; "
+            "from a file it may change while webhookd runs."
+        ),
         json_schema_extra=_shown("PostgreSQL address"),
     )
     database_listen_url: v.Dsn = Field(
@@ -269,7 +272,7 @@ class Egress(BaseModel):
     )
     egress_proxy: v.ProxyAddress = Field(
         SecretStr(""),
-        description="Proxy that deliveries CONNECT through: `http://[user:password@]host:port`.",
+        description="Proxy that deliveries CONNECT through; from a file it may change while webhookd runs.",
         json_schema_extra=_shown("`http://[user:password@]host:port`"),
     )
 

@@ -61,6 +61,14 @@ class Configuration:
         """The source of one secret by field name, such as ``kafka_sasl_password``."""
         return self.secrets[name]
 
+    def database_url(self) -> str:
+        """The database's address in force, as its file has it now."""
+        return self.secret("database_url").get()
+
+    def listen_url(self) -> str:
+        """The address for LISTEN in force: ``DATABASE_LISTEN_URL``, or ``DATABASE_URL``."""
+        return self.secret("database_listen_url").get() or self.database_url()
+
     def masks(self) -> set[str]:
         """Every text that must not appear in a log: for ``Redactor.register``."""
         return {mask for source in self.secrets.values() for mask in source.masks()} | self.tracing.masks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import SecretStr, model_validator
+from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from service.config.conflicts import list_conflicts
@@ -51,8 +51,3 @@ class Settings(Fields, BaseSettings):
         """``ENCRYPTION_KEYS`` parsed, the encrypting one first; empty when none is set."""
         text = self.encryption_keys.get_secret_value()
         return parse_encryption_keys(text) if text else ()
-
-    @property
-    def listen_url(self) -> SecretStr:
-        """The address for LISTEN: ``DATABASE_LISTEN_URL``, or ``DATABASE_URL``."""
-        return self.database_listen_url if self.database_listen_url.get_secret_value() else self.database_url

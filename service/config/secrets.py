@@ -7,7 +7,7 @@ are secret (``fields``) and masking them in logs (``service.logs``, wired by the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -103,7 +103,7 @@ class SecretReload:
     def __init__(
         self,
         sources: Iterable[SecretSource],
-        on_change: Callable[[SecretSource], None],
+        on_change: Callable[[SecretSource], Awaitable[None]],
         on_problem: Callable[[SecretSource, str], None],
         every: timedelta = EVERY,
     ) -> None:
@@ -131,7 +131,7 @@ class SecretReload:
                 continue
             self._problems.pop(source.name, None)
             if changed:
-                self._on_change(source)
+                await self._on_change(source)
 
     def _tell(self, source: SecretSource, reason: str) -> None:
         if self._problems.get(source.name) != reason:

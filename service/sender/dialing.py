@@ -28,7 +28,7 @@ class Dialer:
     def __init__(
         self,
         tls: ssl.SSLContext,
-        proxy: Proxy | None,
+        proxy: Callable[[], Proxy | None],
         build_connection: Callable[[Hop], Connection],
         clock: Callable[[], float],
     ) -> None:
@@ -72,8 +72,9 @@ class Dialer:
         return started
 
     async def _reach(self, hop: Hop, seconds: float) -> socket.socket | Failure:
-        if self._proxy is not None:
-            return await self._reach_through(self._proxy, hop, seconds)
+        proxy = self._proxy()
+        if proxy is not None:
+            return await self._reach_through(proxy, hop, seconds)
         family = socket.AF_INET6 if ":" in hop.address else socket.AF_INET
         try:
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

@@ -59,7 +59,7 @@ class HttpSender:
         lookup: Lookup,
         tls: ssl.SSLContext,
         *,
-        proxy: Proxy | None = None,
+        proxy: Callable[[], Proxy | None] = lambda: None,
         limits: SenderLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from service.domain.attempts import OutcomeClass, OwnFault
@@ -51,6 +52,12 @@ def parse_proxy(url: str) -> Proxy | None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = b"proxy-authorization: Basic " + base64.b64encode(user.encode()) + b"\r\n"
     return Proxy(parts.hostname, parts.port or _DEFAULT_PORT, authorization)
+
+
+def follow_proxy(url: Callable[[], str]) -> Callable[[], Proxy | None]:
+    """The proxy that ``url`` names at each dial: its password, or the proxy itself, may change."""
+    parse = lru_cache(1)(parse_proxy)
+    return lambda: parse(url())
 
 
 async def reach_proxy(proxy: Proxy) -> socket.socket:

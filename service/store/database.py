@@ -7,7 +7,7 @@ Does not belong here: any statement's meaning.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,6 +20,7 @@ from service.store.statements import statement
 __all__ = ["Conflict", "Database", "Session", "StoreUnavailable", "translated"]
 
 Row = Mapping[str, Any]
+Address = str | Callable[[], str]  # a DSN, or what gives the one in force: passwords change while processes run
 
 # Trouble that passes by itself: the server is away, starting, stopping, full, or chose us as a deadlock's victim.
 AWAY = (
@@ -76,10 +77,15 @@ class Session:
         await self.connection.executemany(statement(name), rows)
 
 
+def current(dsn: Address) -> str:
+    """The DSN in force."""
+    return dsn if isinstance(dsn, str) else dsn()
+
+
 class Database:
     """A pool of connections. Open it with ``async with``; every method may raise StoreUnavailable."""
 
-    def __init__(self, dsn: str, *, size: int = 10, command_timeout: float = 30.0, name: str = "webhookd") -> None:
+    def __init__(self, dsn: Address, *, size: int = 10, command_timeout: float = 30.0, name: str = "webhookd") -> None:
         self._dsn = dsn
         self._size = size
         self._command_timeout = command_timeout
@@ -89,7 +95,7 @@ class Database:
     async def __aenter__(self) -> Self:
         """Build the pool without connecting: a database that is away at the start is an outage like any other."""
         self._pool = asyncpg.create_pool(
-            self._dsn,
+            connect=self._connect,
             min_size=0,
             max_size=self._size,
             command_timeout=self._command_timeout,
@@ -108,6 +114,13 @@ class Database:
             await asyncio.wait_for(self._pool.close(), 2.0)
         except (TimeoutError, *AWAY):
             self._pool.terminate()
+
+    async def _connect(self, _: None, **options: Any) -> Any:
+        return await asyncpg.connect(current(self._dsn), **options)
+
+    async def renew(self) -> None:
+        """Replace each connection when it is next lent: they were made with an address that holds no longer."""
+        await self.pool.expire_connections()
 
     @property
     def pool(self) -> asyncpg.Pool[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from service.store.database import StoreUnavailable, translated
+from service.store.database import Address, StoreUnavailable, translated
 from service.store.listening import connect
 from service.store.statements import statement
 
@@ -18,7 +18,7 @@ SILENCE_MS: Final = "4000"  # the server ends a leader's session that says nothi
 class LeaderLock:
     """``LeadLock`` on PostgreSQL: held as long as the connection lives, and its holder says so every second."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: Address) -> None:
         self._dsn = dsn
         self._connection: Any = None
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from service.store.database import StoreUnavailable, translated
+from service.store.database import Address, StoreUnavailable, current, translated
 from service.store.statements import statement
 
 PROCESS_LOCK: Final = (0x7765_6268, 2)  # "webh": held shared by every live deliver process
@@ -20,19 +20,19 @@ PROBE_EVERY: Final = 5.0
 CONNECT_TIMEOUT: Final = 5.0
 
 
-async def connect(dsn: str, name: str, **settings: str) -> Any:
+async def connect(dsn: Address, name: str, **settings: str) -> Any:
     """Open a connection that no pool lends. Raises StoreUnavailable."""
     options = {"application_name": name, "timezone": "UTC", **settings}
     with translated():
         return await asyncpg.connect(
-            dsn, timeout=CONNECT_TIMEOUT, command_timeout=CONNECT_TIMEOUT, server_settings=options
+            current(dsn), timeout=CONNECT_TIMEOUT, command_timeout=CONNECT_TIMEOUT, server_settings=options
         )
 
 
 class NotificationListener:
     """Hears notifications. ``dsn`` must lead to the server itself, past any transaction pooler."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: Address) -> None:
         self._dsn = dsn
 
     async def listen(self, handlers: Mapping[str, Callable[[], object]]) -> None:
@@ -65,7 +65,7 @@ class NotificationListener:
 class DueNotifier:
     """Sends ``webhookd_due`` on a connection of its own, opened when it is first needed and again after trouble."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: Address) -> None:
         self._dsn = dsn
         self._connection: Any = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -81,13 +81,13 @@ async def open_client(
     names: object = None,
     tls: ssl.SSLContext | None = None,
     limits: SenderLimits | None = None,
-    proxy: Proxy | None = None,
+    proxy: Proxy | Callable[[], Proxy | None] | None = None,
 ) -> AsyncIterator[Client]:
     """A client of the kind ``product`` or ``reference``."""
     policy = policy or loopback_policy()
     lookup, tls = names or Names(), tls or build_tls_context()
     sender = (
-        HttpSender(policy, lookup, tls, limits=limits, proxy=proxy)
+        HttpSender(policy, lookup, tls, limits=limits, proxy=proxy if callable(proxy) else lambda: proxy)
         if kind == "product"
         else AiohttpSender(policy, lookup, tls)
     )

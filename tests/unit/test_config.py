@@ -390,7 +390,11 @@ async def test_the_reload_worker_tells_changes_and_each_problem_once(tmp_path):
     file = secret_file(tmp_path, "one")
     source = SecretSource("kafka_sasl_password", "one", file)
     changes, problems = [], []
-    reload = SecretReload([source, SecretSource("fixed", "x")], changes.append, lambda *told: problems.append(told))
+
+    async def changed(which):
+        changes.append(which)
+
+    reload = SecretReload([source, SecretSource("fixed", "x")], changed, lambda *told: problems.append(told))
     await reload.look()
     assert not changes
     file.write_text("two")
@@ -408,7 +412,11 @@ async def test_the_reload_worker_tells_changes_and_each_problem_once(tmp_path):
 async def test_the_reload_worker_ends_when_asked(tmp_path):
     stop = asyncio.Event()
     source = SecretSource("a", "one", secret_file(tmp_path, "two"))
-    reload = SecretReload([source], lambda _: stop.set(), lambda *_: None, every=timedelta(0))
+
+    async def changed(_):
+        stop.set()
+
+    reload = SecretReload([source], changed, lambda *_: None, every=timedelta(0))
     await asyncio.wait_for(reload.run(stop), 5)
     assert source.get() == "two"
 
@@ -422,9 +430,9 @@ def test_encryption_keys():
 
 
 def test_the_listen_address_is_the_database_unless_given():
-    assert load().settings.listen_url.get_secret_value() == NEEDED["WEBHOOKD_DATABASE_URL"]
+    assert load().listen_url() == NEEDED["WEBHOOKD_DATABASE_URL"]
     direct = "postgresql://u:p@direct/d"
-    assert load(DATABASE_LISTEN_URL=direct).settings.listen_url.get_secret_value() == direct
+    assert load(DATABASE_LISTEN_URL=direct).listen_url() == direct
 
 
 def test_the_data_directory_may_be_in_the_home_directory():

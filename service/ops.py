@@ -14,8 +14,10 @@ from typing import Any, Protocol
 import orjson
 from aiohttp import web
 
+from service.inbound import Bounds, listening
+
 CHECK_SECONDS = 2.0
-_CLOSE_SECONDS = 2.0
+BOUNDS = Bounds(connections=100, closing=2.0)
 
 Check = Callable[[], Awaitable[bool]]
 
@@ -93,20 +95,14 @@ class OpsApp:
 
 
 @asynccontextmanager
-async def serve_ops(app: OpsApp, host: str, port: int) -> AsyncIterator[int]:
+async def serve_ops(app: OpsApp, host: str, port: int, bounds: Bounds = BOUNDS) -> AsyncIterator[int]:
     """Answer on ``host``:``port`` inside; yields the port, which is a free one for 0.
 
     Raises:
         OSError: the address is taken or not ours.
     """
-    runner = web.AppRunner(app.build(), access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_SECONDS)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with listening(app.build(), "ops", host, port, bounds) as bound:
+        yield bound
 
 
 def _answer(well: bool, body: Mapping[str, Any]) -> web.Response:  # noqa: FBT001 - the one thing that decides the status

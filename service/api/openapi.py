@@ -199,7 +199,7 @@ def _failures(operation: Operation) -> list[int]:
     if operation.kind is not Kind.READ:
         failures |= {409}
     if operation.body or operation.kind is Kind.EVENTS:
-        failures |= {413, 415}
+        failures |= {408, 413, 415}
     if operation.path == "/v1/webhooks/{webhook_id}":
         failures |= {412}
     return sorted(failures)

@@ -29,7 +29,6 @@ SECURITY_HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Server": "webhookd",
 }
 _log = structlog.get_logger(__name__)
 

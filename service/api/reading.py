@@ -5,6 +5,7 @@ Belongs here: bytes to validated values. Does not belong here: what they mean.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,15 +18,24 @@ from service.api.models import NoQuery
 from service.api.problems import FieldError, Problem
 
 MAX_QUERY_FIELDS = 50
+BODY_SECONDS = 60.0
 
 
-async def read_body(request: web.Request, limit: int) -> bytes:
-    """Read the body. Raises Problem: 413 above ``limit`` bytes, 415 for a compressed one."""
+async def read_body(request: web.Request, limit: int, seconds: float = BODY_SECONDS) -> bytes:
+    """Read the body. Raises Problem: 413 above ``limit`` bytes, 415 for a compressed one, 408 for one that drips."""
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         raise Problem(415, "unsupported_encoding", "Bodies are taken uncompressed.")
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read_within(request, limit)
+    except TimeoutError:
+        raise Problem(408, "body_too_slow", f"The body took longer than {seconds:g} seconds.") from None
+
+
+async def _read_within(request: web.Request, limit: int) -> bytes:
     received = bytearray()
     while chunk := await request.content.readany():
         received += chunk

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from aiohttp import web
-
 from service.api.app import build_api
 from service.api.parts import ApiLimits, Parts
 from service.app.basics import Basics, build_registry
 from service.app.ingest import build_reader
+from service.inbound import Bounds, listening
 from service.ingest.applying import Ingestor
 from service.ingest.requests import EventRequests
+from service.lifecycle import raise_descriptor_limit
+
+MOST_CONNECTIONS = 1000
 
 
 async def open_api(stack: AsyncExitStack, basics: Basics, ingestor: Ingestor) -> int:
@@ -28,8 +30,6 @@ async def open_api(stack: AsyncExitStack, basics: Basics, ingestor: Ingestor) ->
         basics.configuration.secret("operator_key").get,
         EventRequests(build_reader(basics), ingestor, basics.telemetry, basics.spans),
     )
-    runner = web.AppRunner(build_api(parts), access_log=None, handle_signals=False, shutdown_timeout=3.0)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, settings.api_host, settings.api_port).start()
-    return int(runner.addresses[0][1])
+    bounds = Bounds(connections=min(MOST_CONNECTIONS, raise_descriptor_limit() // 8))
+    api = listening(build_api(parts), "api", settings.api_host, settings.api_port, bounds)
+    return await stack.enter_async_context(api)

@@ -17,13 +17,13 @@ from typing import Any
 
 import aiohttp
 import asyncpg
-from aiohttp import web
 from yarl import URL
 
 from service.api.app import build_api
 from service.api.parts import ApiLimits, Parts
 from service.domain.batches import Settling
 from service.domain.webhooks import WebhookDefaults
+from service.inbound import Bounds, listening
 from service.ingest.announcing import Announcer
 from service.ingest.applying import Ingestor
 from service.ingest.parsing import Parser
@@ -231,7 +231,7 @@ def build_registry(clock: SystemClock, **more: Any) -> Registry:
 
 @asynccontextmanager
 async def running_api(
-    dsn: str, *, limits: ApiLimits | None = None, events: bool = True, **registry: Any
+    dsn: str, *, limits: ApiLimits | None = None, events: bool = True, bounds: Bounds | None = None, **registry: Any
 ) -> AsyncIterator[Api]:
     """Serve the API on a free port; the client calls as the operator for tenant ``t1``."""
     clock = ApiClock()
@@ -246,16 +246,9 @@ async def running_api(
             operator_key=lambda: OPERATOR_KEY,
             events=build_events(database, clock) if events else None,
         )
-        runner = web.AppRunner(build_api(parts), access_log=None)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            port = runner.addresses[0][1]
+        async with listening(build_api(parts), "api", "127.0.0.1", 0, bounds) as port:
             connection = await asyncpg.connect(dsn)
             async with aiohttp.ClientSession() as http:
                 api = Api(f"http://127.0.0.1:{port}", http, database, connection, clock, parts)
                 yield api.as_key(OPERATOR_KEY, "t1")
             await connection.close()
-        finally:
-            await runner.cleanup()

@@ -5,9 +5,9 @@ Belongs here: filling the models of ``answers``, and hiding what a caller must n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from service.api import answers
 from service.domain.attempts import OutcomeClass
@@ -25,12 +25,20 @@ COUNT_CAP = 10_000
 UNREACHABLE = "unreachable_name"
 _HIDDEN = {OutcomeClass.DNS_ERROR.value, OutcomeClass.BLOCKED_ADDRESS.value}
 MASK = "***"
+_URL = re.compile(r"([a-z][a-z0-9+.-]*:)//([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL)
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^:@\[\]\\]+)(?::[0-9]*)?")
 
 
 def mask_url(url: str) -> str:
-    """Show a URL without its query's content."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(query=MASK)) if parts.query else url
+    """Show a URL without user, password and fragment, and without its query's content.
+
+    What an event named is stored as it came, and may be no URL at all: then nothing of it is shown.
+    """
+    parts = _URL.fullmatch(url)
+    host = parts[2].rpartition("@")[2] if parts else ""
+    if parts is None or not _HOST.fullmatch(host):
+        return MASK
+    return f"{parts[1]}//{host}{parts[3]}" + (f"?{MASK}" if parts[4] else "")
 
 
 def describe_webhook(webhook: StoredWebhook, *, reveal: bool) -> dict[str, Any]:

@@ -32,6 +32,14 @@ async def test_one_shots_are_listed_paused_and_otherwise_left_alone(api):
     assert (await api.post(path + "/replay", replay)).status == 202
 
 
+@pytest.mark.parametrize("url", ["https://[secret", "https://u:secret@r.example/", "secret"])
+async def test_a_one_shot_url_that_is_none_is_listed_without_its_secrets(api, url):
+    await api.send(api.event("job.completed", "j1", status="succeeded", webhook_url=url))
+    reply = await api.get("/v1/webhooks?kind=one_shot")
+    assert (reply.status, len(reply.json["data"])) == (200, 1)
+    assert b"secret" not in reply.raw
+
+
 async def test_enabling_an_enabled_webhook_ends_its_rest_and_frees_what_a_fault_held(api):
     await api.put(HOOK, {"url": URL_1})
     await api.finish("nov")

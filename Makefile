@@ -1,6 +1,8 @@
 # The front door. `make demo` and `make test` create what they need.
 PYTHON ?= python3
 PYTEST_ARGS ?=
+FUZZ_SECONDS ?= 60
+SBOM ?= build/sbom.json
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +12,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test survive bench bench-quick check check-style check-types check-imports fmt lock clean
+.PHONY: help venv demo test survive bench bench-quick check check-style check-types check-imports fuzz sbom audit fmt lock clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +55,21 @@ check-types: $(STAMP)
 
 check-imports: $(STAMP)
 	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
+
+fuzz: $(STAMP) ## coverage-guided fuzzing, FUZZ_SECONDS=60 a harness
+	@for name in urls answers events bodies; do \
+		echo "$$name"; $(BIN)/python -m tests.fuzz $$name $(FUZZ_SECONDS) || exit 1; done
+
+sbom: $(STAMP) ## build/sbom.json: CycloneDX, from the lock of what an installation runs
+	@mkdir -p $(dir $(SBOM))
+	@$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --output-reproducible $(SBOM_ARGS) \
+		--output-format JSON --output-file $(SBOM)
+
+# Fails, rather than passing for lack of an answer, when the advisory service cannot be reached or skips a package.
+audit: $(STAMP) ## are locked versions known to be vulnerable? (needs the network)
+	@for lock in runtime build dev; do \
+		echo "requirements/$$lock.txt"; \
+		$(BIN)/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.txt || exit 1; done
 
 fmt: $(STAMP) ## format, and repair what can be repaired
 	@$(BIN)/ruff check --quiet --fix . || true

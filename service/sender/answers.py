@@ -101,7 +101,9 @@ class AnswerReader:
                 self._feed_head(self._buffer + data)
         elif self.state is State.BODY:
             self._feed_body(data)
-        elif self.state is State.DONE:
+        elif (
+            self.state is State.DONE and not self.truncated
+        ):  # behind broken chunks, what is surplus is anybody's guess
             self._mark_surplus()
 
     def end(self) -> None:
@@ -255,7 +257,7 @@ class AnswerReader:
 def _find_head_end(data: bytes) -> tuple[int, int]:
     """Where the header block ends and the body begins, or -1; a lone LF ends a line too (RFC 9112 2.2)."""
     end = data.find(b"\n\r\n")
-    bare = data.find(b"\n\n", 0, end if end >= 0 else len(data))
+    bare = data.find(b"\n\n", 0, end + 1 if end >= 0 else len(data))
     return (bare, bare + 2) if bare >= 0 else (end, end + 3)
 
 

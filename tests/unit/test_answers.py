@@ -210,6 +210,8 @@ _BODIES = st.sampled_from([b"", b"ok", b"2\r\nok\r\n0\r\n\r\n", b"okay", b"0\r\n
     st.booleans(),
 )
 @example(H + b"content-length: 2\r\n\r\n", b"ok", [1, 2, 3], True)
+@example(H + b"x: y\n\n", b"\r\nbody", list(range(60)), True)
+@example(H + b"transfer-encoding: chunked\r\n\r\n", b"2\r\vok\r\n0\r\n\r\n", list(range(90)), True)
 def test_neither_segments_nor_the_short_way_change_what_is_read(head, body, cuts, end):
     data = head + body
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})

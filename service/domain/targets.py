@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from service.domain.addresses import Address, find_special, is_metadata, unwrap_nat64
+from service.domain.addresses import Address, embedded_addresses, find_special, is_metadata, unwrap_nat64
 from service.domain.egress import EgressPolicy, Ports, find_entry
 
 MAX_URL_LENGTH = 8192
@@ -127,13 +127,12 @@ def parse_url(text: str, policy: EgressPolicy, tenant: str = "") -> Target | Ref
 def judge_address(address: Address, policy: EgressPolicy, host: str, port: int, tenant: str = "") -> Refusal | None:
     """None when this address, which ``host`` is or was resolved to, may be dialled.
 
-    Deny entries win; metadata addresses open only when an allow entry is exactly that address; then allow entries for
+    Deny entries win, also over the IPv4 address inside an IPv6 one, which the system may dial; metadata addresses open only when an allow entry is exactly that address; then allow entries for
     the address or the host; then the table.
     """
-    if find_entry(policy.deny, address, host, port, tenant):
-        return _refuse_address("denied_address")
     inner = unwrap_nat64(address, policy.nat64)
-    if inner is not address and find_entry(policy.deny, inner, host, port, tenant):
+    hidden = {address, inner, *embedded_addresses(address)}
+    if policy.deny and any(find_entry(policy.deny, each, host, port, tenant) for each in hidden):
         return _refuse_address("denied_address")
     if is_metadata(address) or is_metadata(inner):
         exact = any(entry.names_exactly(each, port, tenant) for entry in policy.allow for each in (address, inner))
@@ -292,4 +291,4 @@ def _judge_port(target: Target, policy: EgressPolicy) -> Refusal | None:
 
 
 def _is_local(host: str) -> bool:
-    return "." not in host or any(host.endswith("." + suffix) for suffix in LOCAL_SUFFIXES)
+    return "." not in host or any(f".{host}".endswith("." + suffix) for suffix in LOCAL_SUFFIXES)

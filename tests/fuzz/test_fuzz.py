@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", ["urls", "answers", "events", "bodies"])
 def test_nothing_is_found_in_a_moment(name, tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", name, "3", "-seed=1"],
+        [sys.executable, "-m", "tests.fuzz", name, "2", "-seed=1"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
@@ -26,4 +26,4 @@ def test_nothing_is_found_in_a_moment(name, tmp_path):
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
     executed = re.search(r"stat::number_of_executed_units: (\d+)", ended.stderr)
     assert executed
-    assert int(executed[1]) > 100
+    assert int(executed[1]) > 50

@@ -7,11 +7,15 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from standardwebhooks import Webhook
 
-from service.config import render_reference
+from service import __version__
+from service.config import Settings, render_reference
+from service.config.loading import SECRETS
 from tests.support.documents import PAGE, ROOT, render
 
+SECURITY = ROOT / "SECURITY.md"
 README = (ROOT / "README.md").read_text()
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 FIELD_CASES = 74  # failures of other senders, F1 to F74
@@ -27,9 +31,26 @@ def test_the_settings_reference_is_todays():
 
 
 def test_every_relative_link_leads_somewhere():
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", PAGE):
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", SECURITY, PAGE):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_what_the_security_page_names_exists():
+    text = SECURITY.read_text()
+    settings = set(re.findall(r"`(WEBHOOKD_[A-Z_0-9]+)`", text))
+    known = {f"WEBHOOKD_{name.upper()}" for name in Settings.model_fields}
+    assert len(settings) > 15
+    assert settings <= known | {f"WEBHOOKD_{name.upper()}_FILE" for name in SECRETS}
+    files = set(re.findall(r"`((?:service/)?[\w/]+\.py)`", text))
+    assert files
+    assert {file for file in files if not list((ROOT / "service").rglob(Path(file).name))} == set()
+    assert set(re.findall(r"`make (\w+)`", text)) <= set(
+        re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+    values = yaml.safe_load((ROOT / "helm" / "webhookd" / "values.yaml").read_text())
+    assert "enabled" in values["networkPolicy"]
+    assert f"| {__version__.rpartition('.')[0]}.x | yes |" in text
 
 
 def test_every_command_in_the_readme_exists():

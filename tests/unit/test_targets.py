@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.domain import egress
 from service.domain.addresses import METADATA, PUBLIC_V6, SPECIAL_V4, SPECIAL_V6, embedded_addresses, find_special
 from service.domain.egress import EgressPolicy, parse_entries, parse_nat64_prefixes, parse_policy, parse_ports
 from service.domain.targets import MAX_URL_LENGTH, SENTENCES, Refusal, Target, judge_address, parse_url
@@ -293,6 +294,31 @@ def test_f61_long_paths_and_ports_from_the_settings():
         ("https://nas.lan/", "local_name"),
         ("https://nas.home.arpa/", "local_name"),
         ("https://ｌｏｃａｌｈｏｓｔ/", "local_name"),
+        ("https://home.arpa/", "local_name"),
+        ("https://cluster.local./", "local_name"),
+        ("https://169.254.169.254./", "numeric_host"),
+        ("https://127.0.0.1.%2e/", "host_syntax"),
+        ("https://example.com\u200b.evil.example/", "forbidden_character"),
+        ("https://[::ffff:7f00:1%25]/", "host_syntax"),
+        ("https://[::127.0.0.1]@example.com/", "userinfo"),
+        ("https://example.com:443@10.0.0.1/", "userinfo"),
+        ("https://example.com;@10.0.0.1/", "userinfo"),
+        ("https://10.0.0.1;example.com/", "host_syntax"),
+        ("https://10.0.0.1,example.com/", "host_syntax"),
+        ("https://10.0.0.1\t.example.com/", "forbidden_character"),
+        ("https:///10.0.0.1/", "not_a_url"),
+        ("https:10.0.0.1/", "not_a_url"),
+        ("https:/\\10.0.0.1/", "forbidden_character"),
+        ("//10.0.0.1/", "not_a_url"),
+        ("gopher://10.0.0.1/", "scheme"),
+        ("https+unix://%2frun%2fx.sock/", "scheme"),
+        ("HTTP://example.com/", "scheme"),
+        ("https://0/", "numeric_host"),
+        ("https://0x7f000001/", "numeric_host"),
+        ("https://0177.0.0.1/", "numeric_host"),
+        ("https://127.1/", "numeric_host"),
+        ("https://1.1.1.1.1/", "numeric_host"),
+        ("https://foo.0x7f/", "numeric_host"),
     ],
 )
 def test_a_url_that_is_refused_for_its_form(text, word):
@@ -382,6 +408,40 @@ def test_an_entry_may_hold_for_one_tenant_only():
     assert reason("https://8.8.8.8/", policy, "acct_8") is None
     assert reason("https://hooks.example/", policy, "acct_7") == "denied_host"
     assert reason("https://hooks.example/", policy, "acct_8") is None
+
+
+@pytest.mark.parametrize("to_ascii", [egress.ascii_host, ascii_host])
+@pytest.mark.parametrize(
+    "text",
+    ["https://①②⑦.⓪.⓪.①/", "https://127。0。0。1/", "https://127.0.0.1\u00ad/", "https://１６９.254.169.254/",
+     "https://loc\u00adalhost/", "https://ⓛocalhost/", "https://０x7f.1/", "https://2130706433。/", "https://a。internal/"],
+)  # fmt: skip
+def test_letters_that_become_others_hide_nothing(text, to_ascii):
+    """Whatever the reason, which depends on the IDNA tables."""
+    assert isinstance(parse_url(text, parse_policy(to_ascii=to_ascii)), Refusal)
+
+
+@pytest.mark.parametrize(
+    "hiding",
+    ["::ffff:10.0.0.1", "::10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1", "2002:a00:1::", "::ffff:0:10.0.0.1",
+     "2600::5efe:a00:1", "2001:0:0a00:0001::", "2001:67c:1::10.0.0.1"],
+)  # fmt: skip
+def test_a_denied_address_is_denied_inside_every_other_one(hiding):
+    """The name is allowed, and whoever runs its DNS answers with an address that the system, or a gateway, unwraps."""
+    policy = parse_policy(allow="hooks.example", deny="10.0.0.0/8", nat64_prefixes="2001:67c:1::/96")
+    assert address_reason("10.0.0.1", policy) == "denied_address"
+    assert address_reason(hiding, policy) == "denied_address"
+    assert address_reason("192.168.0.1", policy) is None
+
+
+@pytest.mark.parametrize("allow", ["*", "hooks.example", "0.0.0.0/0 ::/0", "169.254.0.0/16", "t1=169.254.169.254"])
+@pytest.mark.parametrize(
+    "address",
+    ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "fd00:ec2::254",
+     "2600::5efe:a9fe:a9fe", "::169.254.169.254", "100.100.100.200", "168.63.129.16"],
+)  # fmt: skip
+def test_metadata_stays_closed_however_wide_the_door(allow, address):
+    assert address_reason(address, parse_policy(allow=allow)) == "metadata_address"
 
 
 def test_deny_wins_over_allow_and_may_name_a_host_for_its_addresses():

@@ -60,14 +60,14 @@ fuzz: $(STAMP) ## coverage-guided fuzzing, FUZZ_SECONDS=60 a harness
 	@for name in urls answers events bodies; do \
 		echo "$$name"; $(BIN)/python -m tests.fuzz $$name $(FUZZ_SECONDS) || exit 1; done
 
-sbom: $(STAMP) ## build/sbom.json: CycloneDX, from the lock of what an installation runs
+sbom: $(STAMP) ## build/sbom.json: CycloneDX, from the lock of what the image runs
 	@mkdir -p $(dir $(SBOM))
-	@$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --output-reproducible $(SBOM_ARGS) \
+	@$(BIN)/cyclonedx-py requirements requirements/image.txt --pyproject pyproject.toml --output-reproducible $(SBOM_ARGS) \
 		--output-format JSON --output-file $(SBOM)
 
 # Fails, rather than passing for lack of an answer, when the advisory service cannot be reached or skips a package.
 audit: $(STAMP) ## are locked versions known to be vulnerable? (needs the network)
-	@for lock in runtime build dev; do \
+	@for lock in runtime image build dev; do \
 		echo "requirements/$$lock.txt"; \
 		$(BIN)/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.txt || exit 1; done
 

@@ -117,7 +117,7 @@ class Visitor(web.RequestHandler):
         if isinstance(error, _HOSTILE):
             self._entrance.tell("malformed_request", remote=_remote(self.peername), problem=type(error).__name__)
         else:
-            _log.error("internal_error", where=self._entrance.name, message=args[0] % args[1:], exc_info=error)
+            _log.error("internal_error", where=self._entrance.name, message=str(args[0]), exc_info=error)
 
 
 class _Site(web.BaseSite):

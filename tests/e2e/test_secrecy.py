@@ -167,6 +167,8 @@ def trouble(canaries: Canaries) -> dict[str, str]:
         "WEBHOOKD_KAFKA_SASL_MECHANISM": "SCRAM-SHA-256",
         "WEBHOOKD_KAFKA_SASL_USERNAME": "webhookd",
         "WEBHOOKD_ALLOW_HTTP": "false",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:{canaries['collector']}@127.0.0.1:{free_port()}",
+        "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer {canaries['collector_header']}",
     }
 
 

@@ -1,4 +1,4 @@
-"""The bill of materials names exactly what an installation runs, with the hashes that are locked."""
+"""The bill of materials names exactly what the image runs, with the hashes that are locked."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 from tests.support.documents import ROOT
 from tests.support.require import require_program
 
-LOCK = ROOT / "requirements" / "runtime.txt"
+LOCK = ROOT / "requirements" / "image.txt"
 
 
 @pytest.fixture(scope="module", name="sbom")

@@ -92,8 +92,13 @@ def told_batches(receiver):
 
 
 def what_was_pending_is_sent_with_the_same_bytes(receiver, refused):
+    """All but the run that has a successor by now, which may have superseded it."""
     accepted = {arrival.message_id: arrival.body for arrival in receiver.accepted}
-    assert refused
-    assert {arrival.message_id: accepted.get(arrival.message_id) for arrival in refused} == {
-        arrival.message_id: arrival.body for arrival in refused
-    }
+    pending = {arrival.message_id: arrival.body for arrival in refused if not is_first_run_of(arrival, "before-1")}
+    assert pending
+    assert {message_id: accepted.get(message_id) for message_id in pending} == pending
+
+
+def is_first_run_of(arrival, job_id):
+    job = arrival.data["job"]
+    return (job["job_id"], job["generation"]) == (job_id, 1)

@@ -7,6 +7,7 @@ answer. Does not belong here: what any call does.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 
 from service.api.auth import authenticate
 from service.api.calls import Answer, Call, Caller, Kind, Operation
-from service.api.limits import RateLimiter
+from service.api.limits import RateLimiter, WrongKeys
 from service.api.parts import Parts
 from service.api.problems import FieldError, Problem
 from service.api.reading import parse_body, parse_query, read_body
@@ -46,6 +47,7 @@ class Dispatcher:
         self._parts = parts
         self._routes = routes
         self._limiter = RateLimiter()
+        self._wrong_keys = WrongKeys(self._limiter)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request. Raises Problem and whatever ``problems.to_problem`` knows."""
@@ -53,7 +55,7 @@ class Dispatcher:
         operation = match.operation
         if operation.kind is Kind.OPEN:
             return _respond(_encode(await operation.handle(_open_call(self._parts, match, request))))
-        caller = await authenticate(self._parts, request)
+        caller = await self._authenticate(request)
         self._check(operation, caller)
         body = await read_body(request, operation.body_limit)
         call = Call(
@@ -66,6 +68,14 @@ class Dispatcher:
             request=request,
         )
         return _respond(await self._run(operation, call))
+
+    async def _authenticate(self, request: web.Request) -> Caller:
+        try:
+            return await authenticate(self._parts, request)
+        except Problem as problem:
+            if problem.status == HTTPStatus.UNAUTHORIZED and "Authorization" in request.headers:
+                await self._wrong_keys.meet(request.remote or "", self._parts.clock.monotonic())
+            raise
 
     def _check(self, operation: Operation, caller: Caller) -> None:
         if not caller.may(operation.role):

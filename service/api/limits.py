@@ -5,6 +5,7 @@ Belongs here: token buckets and their bounds. Does not belong here: which call t
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from service.api.problems import Problem
 
 MAX_BUCKETS = 20_000
 MINUTE = 60.0
+WRONG_KEYS = 60
+WRONG_KEY_WAIT = 1.0
+MAX_WAITING = 100
 
 
 @dataclass(slots=True)
@@ -54,3 +58,26 @@ class RateLimiter:
             seconds = max(1, math.ceil(wait))
             detail = f"At most {per_minute} such requests a minute; repeat in {seconds} s."
             raise Problem(429, "rate_limited", detail, headers={"Retry-After": str(seconds)})
+
+
+class WrongKeys:
+    """Slows down whoever tries keys: past a minute's ration of wrong ones from an address, each answer waits a second.
+
+    A right key from the same address never waits, since a load balancer is one address to many callers.
+    """
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._limiter = limiter
+        self._waiting = 0
+
+    async def meet(self, address: str, now: float) -> None:
+        """A wrong key came. Raises Problem (429) where too many answers wait already."""
+        if not self._limiter.take(("wrong_key", address), WRONG_KEYS, now):
+            return
+        if self._waiting >= MAX_WAITING:
+            raise Problem(429, "rate_limited", "Too many wrong keys.", headers={"Retry-After": "60"})
+        self._waiting += 1
+        try:
+            await asyncio.sleep(WRONG_KEY_WAIT)
+        finally:
+            self._waiting -= 1

@@ -1,5 +1,6 @@
 """Who may call: keys, roles, tenants, and what a key looks like at rest."""
 
+import asyncio
 import hashlib
 
 import pytest
@@ -30,6 +31,22 @@ async def test_no_key_and_bad_keys_are_401_with_a_challenge(api):
         reply = await api.get("/v1/webhooks")
         assert (reply.status, reply.code) == (401, "unauthorized"), headers
         assert "Bearer" in reply.headers["WWW-Authenticate"]
+
+
+async def test_who_tries_keys_is_slowed_down_and_nobody_else(api, monkeypatch):
+    monkeypatch.setattr("service.api.limits.WRONG_KEY_WAIT", 1.5)
+    monkeypatch.setattr("service.api.limits.MAX_WAITING", 3)
+    guesser = api.as_key("whkey_00.ff", "t1")
+    for _ in range(60):
+        assert (await guesser.get("/v1/webhooks")).status == 401
+    guesses = [asyncio.create_task(guesser.get("/v1/webhooks")) for _ in range(4)]
+    done, waiting = await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)
+    (refused,) = [task.result() for task in done]
+    assert (refused.status, refused.code, refused.headers["Retry-After"]) == (429, "rate_limited", "60")
+    assert (await api.as_key(OPERATOR_KEY, "t1").get("/v1/webhooks")).status == 200
+    assert not any(task.done() for task in waiting)
+    assert {(await task).status for task in waiting} == {401}
+    assert (await api.as_key("").get("/v1/webhooks")).status == 401
 
 
 async def test_an_operator_key_names_its_tenant(api):

@@ -6,6 +6,7 @@ belong here: whose turn it is (``slots``), and a lane's own caps (``lanes``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from service.delivery.lanes import Lane, Standing, Tenant
@@ -57,9 +58,13 @@ class Buffer:
         lane.standing = standing
         self._in_lanes[standing] += len(lane.rows)
 
+    def is_open(self, standing: Standing) -> bool:
+        """Whether lanes of this standing have not had their part yet."""
+        return self._in_lanes[standing] < self._shares[standing]
+
     def find_crowd(self, lane: Lane) -> Crowd | None:
         """Who has had its part of the buffer: lanes of this one's standing, or its tenant; None if neither has."""
-        if self._in_lanes[lane.standing] >= self._shares[lane.standing]:
+        if not self.is_open(lane.standing):
             return lane.standing
         return lane.tenant if lane.tenant.waiting >= self._per_tenant else None
 
@@ -71,4 +76,16 @@ class Buffer:
 
     def find_room(self, lane: Lane) -> int:
         """How many more deliveries of a lane may be claimed."""
-        return min(lane.find_room(self.per_lane), self.free) if self.find_crowd(lane) is None else 0
+        room = lane.find_room(self.per_lane)
+        return min(room, self.free) if room and self.find_crowd(lane) is None else 0
+
+    def list_rooms(self, lanes: Iterable[Lane]) -> dict[int, int]:
+        """The same for many lanes, by key."""
+        free, per_lane, per_tenant = self.free, self.per_lane, self._per_tenant
+        is_open = [self.is_open(standing) for standing in Standing]
+        return {
+            lane.key: min(free, lane.find_room(per_lane))
+            if is_open[lane.standing] and lane.tenant.waiting < per_tenant
+            else 0
+            for lane in lanes
+        }

@@ -35,6 +35,7 @@ REFRESH: Final = 1.0
 FAR_AWAY: Final = 3_600.0
 SOON: Final = 0.02
 BACK_OFF: Final = 0.25
+IN_VAIN: Final = 3.0
 LAST_WRITES: Final = 2.5
 
 
@@ -149,13 +150,18 @@ class Engine:
             if not self.may_send():
                 await self._wait(self._changed, BACK_OFF)
                 continue
+            began = self._parts.clock.monotonic()
             try:
-                await self._claim()
+                in_vain = await self._claim()
             except (StoreUnavailable, Conflict):
                 await asyncio.sleep(BACK_OFF)
                 self._due.set()
+                continue
+            if in_vain:  # a look past many lanes that have no room is dear, and somebody else's work may be due always
+                await asyncio.sleep(min(BACK_OFF, IN_VAIN * (self._parts.clock.monotonic() - began)))
 
-    async def _claim(self) -> None:
+    async def _claim(self) -> bool:
+        """Claim once, and plan the next time; whether there was nothing to be had."""
         more = await self._parts.claimer.claim()
         self._crew.wake()
         self._starved = not self._slots.buffer.free
@@ -165,6 +171,8 @@ class Engine:
             self._plan(SOON)
         else:
             self._plan(await self._parts.claims.find_wait())
+            return True
+        return False
 
     def _plan(self, seconds: float | None) -> None:
         """Claim again after so long, or earlier if that was planned already."""

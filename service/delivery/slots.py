@@ -146,7 +146,7 @@ class Slots:
 
     def list_rooms(self) -> dict[int, int]:
         """Lanes that are in use here, and how many more deliveries each may get."""
-        return {lane.key: self.buffer.find_room(lane) for lane in self._busy}
+        return self.buffer.list_rooms(self._busy)
 
     def has_room(self, lane_key: int) -> bool:
         """Whether more deliveries of this lane could be claimed."""

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 INTERVAL = 0.1
+SLICE = 8
+PACE = 0.01
+SLICES = 64
 
 
 class Watched(Protocol):
@@ -19,13 +22,19 @@ class Watched(Protocol):
 
 
 class Sweep:
-    """Expires what is overdue. ``watched`` is the set itself: joining and leaving it costs no call."""
+    """Expires what is overdue, a few at a time: receivers that hang in step must not hold up the loop for all others,
+    nor go on in step. All are expired within two thirds of a second.
+
+    ``watched`` is the set itself: joining and leaving it costs no call.
+    """
 
     def __init__(self, clock: Callable[[], float], housekeeping: Callable[[float], None]) -> None:
         self.watched: set[Watched] = set()
         self._clock = clock
         self._housekeeping = housekeeping
+        self._overdue: list[Watched] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._slices: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin sweeping on the running loop."""
@@ -33,13 +42,26 @@ class Sweep:
 
     def stop(self) -> None:
         """End sweeping."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._slices):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._slices = None
 
     def _turn(self) -> None:
         self.start()
         now = self._clock()
-        for overdue in [each for each in self.watched if each.deadline <= now]:
-            overdue.expire()
+        overdue = [each for each in self.watched if each.deadline <= now]
+        if overdue and not self._overdue:
+            self._overdue = overdue
+            self._expire_some(max(SLICE, len(overdue) // SLICES), now)
         self._housekeeping(now)
+
+    def _expire_some(self, count: int, now: float) -> None:
+        """Expire the last few, and the others once the loop has looked after everybody else."""
+        overdue = self._overdue
+        for each in overdue[-count:]:
+            if each in self.watched and each.deadline <= now:  # it may have ended, and be at another request by now
+                each.expire()
+        del overdue[-count:]
+        if overdue and self._timer is not None:
+            self._slices = asyncio.get_running_loop().call_later(PACE, self._expire_some, count, now)

@@ -50,7 +50,8 @@ async def send(api, operation, named):
     return await send_example(api, call, list_requests(call)[0], named)
 
 
-async def test_without_a_key_nothing_is_told_and_nothing_done(api):
+async def test_without_a_key_nothing_is_told_and_nothing_done(api, monkeypatch):
+    monkeypatch.setattr("service.api.limits.WRONG_KEY_WAIT", 0.0)
     named = await prepare(api)
     before = await look(api)
     for operation in KEYED:
@@ -134,3 +135,31 @@ async def test_two_replicas_are_one_service(api, database):
         assert sorted(reply.status for reply in rotated) == [200, 409], "a second rotation inside the overlap"
         both = await asyncio.gather(*(each.delete("/v1/webhooks/erp") for each in (api, other)))
         assert sorted(reply.status for reply in both) == [204, 404]
+
+
+async def test_two_replicas_are_one_service_to_batches_and_operators(api, database):
+    named = await prepare(api)
+    path = f"/v1/deliveries/{named['delivery_id']}"
+    async with running_api(database) as second:
+        both = (api, second.as_tenant(TENANT))
+        put = await asyncio.gather(*(each.put("/v1/batches/twice/webhook", {"url": URL_1}) for each in both))
+        assert sorted(reply.status for reply in put) == [200, 201]
+        assert sorted(reply.json["secret"] is not None for reply in put) == [False, True], "the secret is shown once"
+        hook = "/v1/batches/twice/webhook"
+        rotated = await asyncio.gather(*(each.post(f"{hook}/rotate-secret") for each in both))
+        assert sorted(reply.status for reply in rotated) == [200, 409]
+        revoked = await asyncio.gather(*(each.post(f"{hook}/revoke-previous-secret") for each in both))
+        assert {reply.status for reply in revoked} == {204}
+        renotified = await asyncio.gather(*(each.post("/v1/batches/invoices-nov/renotify") for each in both))
+        assert {reply.status for reply in renotified} == {409}, "its delivery is pending"
+        canceled = await asyncio.gather(*(each.post(f"{path}/cancel") for each in both))
+        assert sorted(reply.status for reply in canceled) == [200, 409]
+        again = await asyncio.gather(*(each.post("/v1/batches/invoices-nov/renotify") for each in both))
+        assert sorted(reply.status for reply in again) == [202, 409], "one fresh schedule"
+        paused = await asyncio.gather(*(each.post("/v1/operator/pauses", {"tenant_id": "t9"}) for each in both))
+        assert sorted(reply.status for reply in paused) == [200, 201]
+        assert [len((await each.get("/v1/operator/pauses")).json["data"]) for each in both] == [1, 1]
+        gone = await asyncio.gather(*(each.call("DELETE", "/v1/operator/pauses?tenant_id=t9") for each in both))
+        assert sorted(reply.status for reply in gone) == [204, 404]
+        gone = await asyncio.gather(*(each.delete(hook) for each in both))
+        assert sorted(reply.status for reply in gone) == [204, 404]

@@ -1,8 +1,10 @@
 """Registers what tests share, and marks every test with the kind that its directory stands for."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = (
     "tests.support.require",  # first: the others import it
@@ -13,6 +15,11 @@ pytest_plugins = (
 )
 
 TESTS = Path(__file__).parent
+
+# CI judges a change, so it asks the same questions each time; everybody else's runs look for new answers.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

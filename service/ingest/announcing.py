@@ -34,6 +34,7 @@ class Wanted(NamedTuple):
 
     message: NewMessage
     group_key: int
+    fresh: bool
     webhooks: tuple[Subscriber, ...] = ()
     one_shot_url: str | None = None
     missing_id: str | None = None
@@ -124,7 +125,7 @@ class Announcer:
             message = await self._finish(transaction, batch, profile)
             subscribers = tenancies[batch.tenant_id].subscribers.values()
             webhooks = route_batch(profile, batch.name, own.get(batch.key), subscribers) if loud else ()
-            announcement.wanted.append(Wanted(message, batch.key, webhooks))
+            announcement.wanted.append(Wanted(message, batch.key, batch.finish == 1, webhooks))
             announcement.messages["batch", batch.finish > 1] += 1
 
     async def _finish(self, transaction: IngestTransaction, batch: Batch, profile: Profile) -> NewMessage:
@@ -255,6 +256,7 @@ def _want(message: NewMessage, job: Job, route: JobRoute, tenancy: Tenancy) -> W
     return Wanted(
         message,
         job_group(job.tenant_id, job.job_id),
+        not job.stored,
         route.webhooks,
         route.one_shot_url,
         route.missing_id,
@@ -292,6 +294,7 @@ def _delivery(one: Wanted, webhook: Subscriber | None, held: str | None, places:
         message.job_id,
         message.generation,
         held,
+        fresh=one.fresh,
     )
 
 

@@ -65,7 +65,7 @@ async def enqueue(
     """
     if not deliveries:
         return []
-    older = await _supersede(session, [d for d in deliveries if d.group_key is not None])
+    older = await _supersede(session, [d for d in deliveries if d.group_key is not None and not d.fresh])
     waits = {(row["group_key"], row["webhook_key"]): row["delivery_id"] for row in older if row["on_wire"]}
     on_superseded(len(older) - len(waits))
     rows = [_row(d, waits.get((d.group_key, d.webhook_key))) for d in deliveries]

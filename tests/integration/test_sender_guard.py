@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import time
 from ipaddress import ip_address
 from types import SimpleNamespace
@@ -17,8 +18,9 @@ from service.domain.outbound import Route
 from service.domain.targets import Target, parse_url
 from service.sender.dns import AresLookup
 from service.sender.guard import Guard
+from service.sender.names import ascii_host
 from service.sender.resolver import Found, Resolver, ResolverLimits
-from tests.support.dns import SERVFAIL, serve_names
+from tests.support.dns import SERVFAIL, A, serve_names
 from tests.support.receivers import NO_CONTENT, answering, receive
 from tests.support.senders import Names, loopback_policy, open_client
 
@@ -278,6 +280,35 @@ async def test_f09_each_kind_of_no_is_a_dns_error_with_a_word(monkeypatch):
                 details[name] = outcome.detail
         await lookup.close()
     assert details == {"missing.example": "nxdomain", "empty.example": "no_address", "broken.example": "servfail"}
+
+
+LOOPBACK_RECORD = struct.pack(">HHIH", A, 1, 60, 4) + b"\x7f\0\0\1"
+ALIAS = b"\x04loop\x07example\0"
+FORGERIES = {
+    "an alias of a name with a private address": b"\xc0\x0c"
+    + struct.pack(">HHIH", 5, 1, 60, len(ALIAS))
+    + ALIAS
+    + ALIAS
+    + LOOPBACK_RECORD,
+    "an alias of localhost": b"\xc0\x0c" + struct.pack(">HHIH", 5, 1, 60, 11) + b"\x09localhost\0",
+    "the address of another name": b"\x03www\x05other\0" + LOOPBACK_RECORD,
+    "a name that points at itself": b"\xc0\x1f" * 6,
+    "no record at all": b"\xff" * 40,
+}
+
+
+@pytest.mark.parametrize("records", FORGERIES.values(), ids=FORGERIES)
+async def test_f66_what_a_name_server_makes_up_leads_to_no_packet(records, no_dialling):
+    async with serve_names() as server:
+        server._answer = lambda ident, name, kind, question: (
+            ident + struct.pack(">HHHHH", 0x8180, 1, 2 if ALIAS in records else 1, 0, 0) + question + records
+        )
+        lookup = AresLookup([server.address])
+        async with open_client(names=lookup, policy=parse_policy(to_ascii=ascii_host)) as client:
+            outcome = await client.post("https://forged.example/")
+        await lookup.close()
+    assert outcome.kind in {OutcomeClass.DNS_ERROR, OutcomeClass.BLOCKED_ADDRESS}
+    assert server.asked
 
 
 async def test_names_are_asked_for_as_absolute_ones_in_both_families(monkeypatch):

@@ -2,6 +2,7 @@
 
 import base64
 
+import orjson
 import pytest
 
 from service.api.calls import Kind
@@ -125,6 +126,50 @@ async def test_events_speak_for_the_keys_own_tenant_only(api, names, attacker):
         event = {**api.event("job.completed", f"{MARK}-job", MARK, status="failed", generation=9), field: value}
         reply = await attacker.post("/v1/events", [event])
         assert reply.status in {202, 403, 422}, reply.raw
+    assert await read_victim(api) == before
+
+
+async def test_events_that_name_anothers_incarnation_or_job_leave_them_alone(api, names, attacker):
+    """Ids that the producer chose are the tenant's own too: nothing ends, leaves or is inherited."""
+    batch = {"batch": {"name": "victims", "id": "bat_victim"}}
+    await api.send(api.event("job.completed", "v1", status="succeeded") | batch)
+    before = await read_victim(api)
+    inherited = {"source": "datadistillers", "status": "success", "previous_job_id": f"{MARK}-job"}
+    for event in (
+        api.event("batch.sealed") | batch,
+        api.event("job.completed", "v2", status="succeeded") | batch,
+        api.event("job.removed", "v1", generation=9) | batch,
+        api.event("batch.deleted") | batch,
+        api.event("job.completed", "v3") | inherited,
+    ):
+        reply = await attacker.post("/v1/events", [{**event, "tenant_id": "attacker"}])
+        assert reply.json["results"][0]["outcome"] in {"applied", "duplicate", "stale"}, reply.raw
+    assert await read_victim(api) == before
+    assert MARK not in str(await attacker.deliveries())
+
+
+async def test_the_tenant_of_an_event_is_the_one_that_is_read(api, names, attacker):
+    """A repeated key, and attributes around a CloudEvent, do not put an event under another tenant."""
+    before = await read_victim(api)
+    plain = orjson.dumps({**api.event("job.completed", "dup", status="failed"), "tenant_id": "attacker"})
+    twice = plain[:-1] + b',"tenant_id":"t1"}'
+    cloud = {"specversion": "1.0", "id": "c1", "source": "native", "type": "job.completed", "tenant_id": "attacker"}
+    data = {"tenant_id": "t1", "job_id": "dup", "status": "failed"}
+    structured = orjson.dumps({**cloud, "time": "2026-11-30T09:00:00Z", "data": data})
+    for raw, kind in ((twice, "application/json"), (structured, "application/cloudevents+json")):
+        reply = await attacker.call("POST", "/v1/events", data=raw, Content_Type=kind)
+        assert reply.json["results"][0]["reason"] == "foreign_tenant", reply.raw
+    assert (await attacker.get("/v1/jobs/dup")).status == 404
+    assert await read_victim(api) == before
+
+
+@pytest.mark.parametrize("call", ["pause", "rotate-secret", "test", "delete"])
+async def test_a_webhook_of_the_same_id_is_worked_on_alone(api, names, attacker, call):
+    assert (await attacker.post("/v1/webhooks", {"url": URL_2, "id": MARK})).status == 201
+    before = await read_victim(api)
+    path = f"/v1/webhooks/{MARK}"
+    reply = await (attacker.delete(path) if call == "delete" else attacker.post(f"{path}/{call}", {}))
+    assert reply.status in {200, 202, 204}, reply.raw
     assert await read_victim(api) == before
 
 

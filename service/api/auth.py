@@ -89,15 +89,15 @@ async def _find_stored(parts: Parts, given: Credentials) -> tuple[str, str | Non
 
 
 def _named_tenant(request: web.Request) -> str | None:
-    header = request.headers.get("X-Tenant-ID")
-    if header is None:
+    headers = request.headers.getall("X-Tenant-ID", [])
+    if not headers:
         return None
     try:
-        tenant_id = _raw(header).decode()
+        tenant_id = _raw(headers[0]).decode() if len(headers) == 1 else ""
     except UnicodeDecodeError:
         tenant_id = ""
     if not is_name(tenant_id):
-        raise Problem(400, "bad_tenant", "X-Tenant-ID is 1 to 255 characters without control characters.")
+        raise Problem(400, "bad_tenant", "X-Tenant-ID comes once, with 1 to 255 characters and no control characters.")
     return tenant_id
 
 

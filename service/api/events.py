@@ -17,6 +17,7 @@ MAX_EVENTS = 500
 _STRUCTURED = "application/cloudevents+json"
 _BATCHED = "application/cloudevents-batch+json"
 _array = msgspec.json.Decoder(list[msgspec.Raw])
+_any = msgspec.json.Decoder(msgspec.Raw)
 
 
 def _context(request: web.Request) -> tuple[tuple[str, bytes], ...]:
@@ -35,6 +36,15 @@ def _trace(request: web.Request) -> tuple[tuple[str, bytes], ...]:
         return ()
     given = (("traceparent", parents[0]), ("tracestate", ",".join(states)))
     return tuple((name, value.encode("utf-8", "surrogateescape")) for name, value in given if value)
+
+
+def _check(body: bytes) -> None:
+    """Refuse what is no JSON; its numbers are nobody's business here. Raises Problem (400)."""
+    try:
+        _any.decode(body.decode())
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        parse_json(body)  # it says where
+        raise Problem(400, "malformed_json", "The body is not valid JSON.") from None
 
 
 def _split(body: bytes) -> list[bytes]:
@@ -59,7 +69,7 @@ def read_events(request: web.Request, body: bytes) -> list[IncomingEvent]:
         return [IncomingEvent(body, context + trace)]
     if kind == _BATCHED or body.lstrip(b" \t\r\n").startswith(b"["):
         return [IncomingEvent(part, structured + trace) for part in _split(body)]
-    parse_json(body)
+    _check(body)
     return [IncomingEvent(body, structured + trace)]
 
 

@@ -29,7 +29,7 @@ from service.delivery.recording import Recorder
 from service.delivery.slots import Slots
 from service.delivery.spans import AttemptSpan, AttemptSpans
 from service.delivery.subjects import describe_subject
-from service.domain.attempts import Outcome, OutcomeClass, OwnFault
+from service.domain.attempts import Outcome, OutcomeClass, OwnFault, TenantBusy
 from service.domain.deliveries import Reason, State
 from service.domain.outbound import OutboundRequest, Route
 from service.domain.outcomes import Verdict
@@ -277,11 +277,17 @@ class Attempts:
         )
 
     def _meet_own_fault(self, row: ReadyDelivery, entry: Entry, fault: OwnFault) -> None:
-        """No attempt is recorded and no retry is used; everybody waits a moment for what we lack."""
+        """No attempt is recorded and no retry is used; everybody waits a moment for what we lack.
+
+        Only the delivery waits for what its tenant has used up: otherwise one tenant could stop the others.
+        """
+        self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
+        if isinstance(fault, TenantBusy):
+            self._tell("tenant_busy", kind=fault.kind, detail=fault.detail, **describe_delivery(row, entry))
+            return
         self._observer.own_fault(fault.kind)
         self._tell("own_fault", kind=fault.kind, detail=fault.detail, **describe_delivery(row, entry))
         self.cool_until = self._clock.monotonic() + COOL_OFF
-        self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
 
     def _meet_bug(self, row: ReadyDelivery, entry: Entry, error: Exception) -> None:
         self._observer.own_fault("internal_error")

@@ -73,3 +73,7 @@ class OwnFault(Exception):
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind = kind
         self.detail = detail
+
+
+class TenantBusy(OwnFault):
+    """A tenant has no share left of what we have for it: its delivery waits, nobody else does, and nobody is alerted."""

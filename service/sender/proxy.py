@@ -1,7 +1,8 @@
 """The egress proxy: a tunnel by CONNECT to an address that the guard has checked (RFC 9110 9.3.6).
 
-A proxy that cannot be reached, refuses us or misbehaves is our own fault. One that says that it could not reach the
-receiver (502, 503, 504) speaks for the receiver: otherwise a dead receiver would be tried for ever and alert operators.
+A proxy that cannot be reached, refuses us (407) or misbehaves is our own fault. One that says that it could not reach the
+receiver (502, 503, 504), or will not go there (403 and its like), speaks of the receiver: otherwise a dead or forbidden
+one would be tried for ever, alert operators, and let everybody wait.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _RECEIVER_FAILED = {
     503: Failure(OutcomeClass.CONNECT_ERROR, "proxy_503"),
     504: Failure(OutcomeClass.CONNECT_TIMEOUT, "proxy_504"),
 }
+_NOT_US = 407
+_FORBIDDEN = frozenset(range(400, 500)) - {_NOT_US}
 _READ_SIZE = 4096
 _FIRST_SUCCESS, _FIRST_REDIRECT = 200, 300
 
@@ -115,6 +118,8 @@ def _judge_tunnel(answer: AnswerReader) -> Failure | None:
             raise OwnFault(_FAULT, "bytes before the tunnel was used")
         return None
     failure = _RECEIVER_FAILED.get(answer.status)
+    if failure is None and answer.status in _FORBIDDEN:
+        failure = Failure(OutcomeClass.CONNECT_ERROR, f"proxy_{answer.status}")
     if failure is None:
         raise OwnFault(_FAULT, f"CONNECT was answered with {answer.status}")
     return failure

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
 from service.domain.addresses import Address
-from service.domain.attempts import OwnFault
+from service.domain.attempts import TenantBusy
 
 
 class Found(NamedTuple):
@@ -137,7 +137,7 @@ class Resolver:
             async with asyncio.timeout(deadline - self._clock()):
                 await slots.free.acquire()
         except TimeoutError:
-            raise OwnFault("dns_busy", "too many look-ups of one tenant") from None
+            raise TenantBusy("dns_busy", "too many look-ups of one tenant") from None
 
 
 class _TenantSlots:

@@ -12,7 +12,7 @@ WEBHOOK_STATES = ("enabled", "paused", "disabled")
 ANOMALIES = ("negative_span", "decoration_dropped", "two_destinations", "missed_records", "batch_conflict")
 OTHER = "other"
 OWN_FAULTS = (
-    *("descriptors", "memory", "local_ports", "egress_proxy", "dns_busy"),  # the sender's
+    *("descriptors", "memory", "local_ports", "egress_proxy"),  # the sender's
     *("key_store", "internal_error", OTHER),
 )
 

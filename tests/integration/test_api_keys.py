@@ -56,6 +56,9 @@ async def test_an_operator_key_names_its_tenant(api):
     assert (await api.as_basic("operator", OPERATOR_KEY).get("/v1/keys")).status == 200
     reply = await api.as_key(OPERATOR_KEY, "..").get("/v1/webhooks")
     assert (reply.status, reply.code) == (400, "bad_tenant")
+    twice = [("Authorization", f"Bearer {OPERATOR_KEY}"), ("X-Tenant-ID", "t1"), ("X-Tenant-ID", "t2")]
+    async with api.http.get(api.base + "/v1/webhooks", headers=twice) as answer:
+        assert (answer.status, (await answer.json(content_type=None))["code"]) == (400, "bad_tenant")
 
 
 async def test_a_tenant_key_works_as_bearer_and_basic_and_only_for_its_tenant(api):

@@ -82,7 +82,8 @@ async def test_a_destination_that_the_proxy_refuses_does_not_hold_up_another_ten
             await until(lambda: role.watcher.faults or role.watcher.attempts)
             await queue.deliveries(await queue.webhook("http://127.0.0.1:9/", tenant_id="quiet"))
             await until(lambda: OutcomeClass.DELIVERED in {outcome.kind for outcome, *_ in role.watcher.attempts})
-            assert len(await queue.attempts(refused)) == 1
+            await queue.wait("attempts", "delivery_id = $1", refused)
+            assert await queue.count("attempts", "delivery_id = $1", refused) == 1
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 451, 502, 503, 504])

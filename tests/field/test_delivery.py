@@ -173,7 +173,7 @@ async def test_f52_a_process_that_was_stopped_past_its_lease_sends_nothing_more(
 
 async def test_f53_every_attempt_has_the_same_id_and_bytes(database):
     script = in_turn(answering(FAIL, then="close"), answering(NO_CONTENT))
-    schedule = Schedule((timedelta(seconds=1),) * 3, 0.2)
+    schedule = Schedule((timedelta(seconds=2),) * 3, 0.2)  # timestamps are whole seconds: 1.6 s make them differ
     async with (
         receive(script) as receiver,
         Queue(database) as queue,
@@ -205,7 +205,7 @@ async def test_f54_an_answer_within_the_timeout_counts_and_one_after_it_is_tried
 
 
 async def test_f55_deliveries_are_independent_and_say_which_is_newer(database):
-    schedule = Schedule((timedelta(seconds=1),), 0.2)
+    schedule = Schedule((timedelta(seconds=3),), 0.2)
     script = in_turn(answering(FAIL, then="close"), answering(NO_CONTENT))
     async with (
         receive(script) as receiver,

@@ -80,12 +80,13 @@ class Announcer:
         tenants = {e.job.tenant_id for e in endings} | {b.tenant_id for b in finishing}
         tenancies = await transaction.list_tenancies(tenants) if tenants else {}
         self._announce_jobs(announcement, workspace, endings, tenancies)
-        await transaction.save(workspace)
-        await self._announce_batches(announcement, transaction, finishing, tenancies)
-        announcement.finishes = len(finishing)
+        self._trace(announcement)
+        places = dict(await transaction.save(workspace, [w.message for w in announcement.wanted]))
+        if finishing:
+            places |= await self._announce_batches(announcement, transaction, finishing, tenancies)
         await transaction.save_batches(b for b in workspace.batches.values() if b.changed)
         await transaction.retire(workspace.deletions)
-        await self._write(announcement, transaction)
+        await self._write(announcement, transaction, places)
         announcement.finished.update(transaction.finished)
 
     # Jobs
@@ -118,8 +119,9 @@ class Announcer:
         transaction: IngestTransaction,
         finishing: Sequence[Batch],
         tenancies: Mapping[str, Tenancy],
-    ) -> None:
-        own = await transaction.list_batch_webhooks([b.key for b in finishing]) if finishing else {}
+    ) -> Mapping[str, datetime]:
+        own = await transaction.list_batch_webhooks([b.key for b in finishing])
+        first = len(announcement.wanted)
         for batch in finishing:
             profile, loud = self._profiles.choose(batch.source), batch.loud
             message = await self._finish(transaction, batch, profile)
@@ -127,6 +129,9 @@ class Announcer:
             webhooks = route_batch(profile, batch.name, own.get(batch.key), subscribers) if loud else ()
             announcement.wanted.append(Wanted(message, batch.key, batch.finish == 1, webhooks))
             announcement.messages["batch", batch.finish > 1] += 1
+        announcement.finishes = len(finishing)
+        self._trace(announcement, first)
+        return await transaction.insert_messages([w.message for w in announcement.wanted[first:]])
 
     async def _finish(self, transaction: IngestTransaction, batch: Batch, profile: Profile) -> NewMessage:
         loud, trace = batch.loud, batch.trace
@@ -162,12 +167,12 @@ class Announcer:
 
     # Writing
 
-    async def _write(self, announcement: Announcement, transaction: IngestTransaction) -> None:
+    async def _write(
+        self, announcement: Announcement, transaction: IngestTransaction, places: Mapping[str, datetime]
+    ) -> None:
+        """Queue the deliveries of what is wanted; ``places`` is where each message's body is."""
         if not announcement.wanted:
             return
-        if self._spans is not None:
-            announcement.wanted = [self._trace(announcement, self._spans, wanted) for wanted in announcement.wanted]
-        places = await transaction.insert_messages([w.message for w in announcement.wanted])
         for message_id in announcement.spans.keys() - {m for m, at in places.items() if at == transaction.now}:
             del announcement.spans[message_id]  # it was made before
         urls = [(w.message.tenant_id, w.one_shot_url) for w in announcement.wanted if w.one_shot_url is not None]
@@ -178,9 +183,13 @@ class Announcer:
         await self._queue(announcement, transaction, deliveries)
         await transaction.insert_finished(finished)
 
-    def _trace(self, announcement: Announcement, spans: IngestSpans, wanted: Wanted) -> Wanted:
-        span = announcement.spans[wanted.message.message_id] = spans.create(wanted.message)
-        return wanted._replace(message=wanted.message._replace(trace=span.trace))
+    def _trace(self, announcement: Announcement, first: int = 0) -> None:
+        """Begin a span for each message that is wanted, from the ``first`` on."""
+        if self._spans is None:
+            return
+        for position, wanted in enumerate(announcement.wanted[first:], first):
+            span = announcement.spans[wanted.message.message_id] = self._spans.create(wanted.message)
+            announcement.wanted[position] = wanted._replace(message=wanted.message._replace(trace=span.trace))
 
     async def _queue(
         self, announcement: Announcement, transaction: IngestTransaction, deliveries: Sequence[NewDelivery]

@@ -104,11 +104,11 @@ class Ingestor:
     async def _ingest_once(self, poll: Poll) -> tuple[PollResult, Announcement]:
         announcement, work = Announcement(), _Work()
         with self._sending(announcement):
-            async with self._store.transaction() as transaction:
-                lost = await transaction.fence(poll.owner, poll.positions)
+            async with self._store.transaction(_list_events(poll.records), poll.owner, poll.positions) as transaction:
+                lost = frozenset(poll.positions) - transaction.owned
                 kept = [r for r in poll.records if r.partition not in lost]
                 await transaction.bury([r for r in kept if not isinstance(r.content, (JobEvent, str))])
-                events = [r.content for r in kept if isinstance(r.content, JobEvent)]
+                events = _list_events(kept)
                 workspace = await transaction.lock(events) if events else Workspace()
                 for record in poll.records:
                     work.outcomes.append(self._apply(workspace, record, work) if record.partition not in lost else None)
@@ -162,6 +162,10 @@ class Ingestor:
     def _by_subject(self, job: Job) -> bool:
         profile = self._profiles.find(job.source or "native")
         return profile is not None and profile.rerun_by_subject and job.subject_id is not None
+
+
+def _list_events(records: Sequence[Record]) -> list[JobEvent]:
+    return [record.content for record in records if isinstance(record.content, JobEvent)]
 
 
 def _may_inherit(job: Job) -> bool:

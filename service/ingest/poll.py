@@ -4,8 +4,8 @@ Belongs here: plain values. Does not belong here: reading bytes (parsing), Kafka
 
 The contract of ``Ingestor.ingest(poll) -> PollResult``, all in one transaction:
 
-1. ``fence_offsets`` with ``poll.owner`` and ``poll.positions``: stores the offsets of the partitions that are still
-   owned. Records of the others are left out (outcome None) and their partitions are ``PollResult.lost``.
+1. The fence, with ``poll.owner`` and ``poll.positions``: stores the offsets of the partitions that are still owned.
+   Records of the others are left out (outcome None) and their partitions are ``PollResult.lost``.
 2. Records whose content is a JobEvent are applied, in the order of ``poll.records``.
 3. Records whose content is a DeadLetter go to ``insert_dead_letters``; a Skipped one only has its outcome counted.
 

@@ -57,8 +57,9 @@ class IngestTransaction(Protocol):
     def finished(self) -> Mapping[str, int]:
         """How many deliveries the transaction has ended, by state."""
 
-    async def fence(self, owner: str, positions: Mapping[Partition, int]) -> frozenset[Partition]:
-        """Store the offsets of partitions that ``owner`` still owns; return the others."""
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """The partitions whose offsets this transaction stores: those that the poll's owner still owns."""
 
     async def bury(self, records: Sequence[Record]) -> None:
         """Store dead letters."""
@@ -72,8 +73,11 @@ class IngestTransaction(Protocol):
     async def find_predecessors(self, jobs: Sequence[tuple[Job, bool]]) -> Mapping[tuple[str, str], Predecessor]:
         """Return the stored job before each one, by (tenant, job); the flag allows "same subject"."""
 
-    async def save(self, workspace: Workspace) -> None:
-        """Write leavers, new batches (which get their keys) and all touched jobs."""
+    async def save(self, workspace: Workspace, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
+        """Write leavers, new batches (which get their keys), all touched jobs and messages of theirs.
+
+        Returns for each message where its body is.
+        """
 
     async def save_batches(self, batches: Iterable[Batch]) -> None:
         """Write batches that are stored already."""
@@ -140,5 +144,7 @@ class Handoff(Protocol):
 class IngestStore(Protocol):
     """Opens transactions."""
 
-    def transaction(self) -> AbstractAsyncContextManager[IngestTransaction]:
-        """Open one; it commits on a clean exit."""
+    def transaction(
+        self, events: Sequence[JobEvent] = ..., owner: str = ..., positions: Mapping[Partition, int] = ...
+    ) -> AbstractAsyncContextManager[IngestTransaction]:
+        """Open one for the events that it may apply; it commits on a clean exit, with the positions that are owned."""

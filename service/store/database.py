@@ -40,8 +40,10 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.exce
 
 
 # Every statement goes by an index. A plan that was cached while a queue was empty scans the table, and is kept when the
-# queue fills; where sequential scans are off there is no such plan, and no cost that would start a compiler.
-PLANNING = {"enable_seqscan": "off", "jit": "off"}
+# queue fills; where sequential scans are off there is no such plan, and no cost that would start a compiler. Then no
+# statement needs a plan of its own for each call either: making one, which short arrays tempt the server to, takes longer
+# than carrying it out.
+PLANNING = {"enable_seqscan": "off", "jit": "off", "plan_cache_mode": "force_generic_plan"}
 
 
 async def _keep_state(_: Any) -> None:

@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 from service.domain.batches import Batch
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.incarnations import open_incarnation
 from service.domain.jobs import Job
 from service.domain.routing import Subscriber
-from service.domain.workspace import Leaver, Workspace
+from service.domain.workspace import JobKey, Leaver, Workspace
 from service.ingest.poll import Partition, Record
 from service.ingest.transaction import FinishedDelivery, Predecessor, Tenancy
 from service.ports import NewDelivery, NewMessage, QueuedDelivery
@@ -32,10 +33,13 @@ from service.store.batch_rows import (
 from service.store.codes import DoneState, Scope
 from service.store.database import Conflict, Database, Session
 from service.store.dead_letters import insert_dead_letters
-from service.store.job_rows import decode_job, inherited_webhook_id, job_row
-from service.store.offsets import fence_offsets
+from service.store.job_rows import decode_job, inherited_webhook_id
+from service.store.opening import Opening, open_ingest
 from service.store.queueing import columns
 from service.store.routing import OneShots, RoutingCopy, batch_subscriber
+from service.store.work import insert_messages, save_work
+
+NO_POSITIONS: Mapping[Partition, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -45,15 +49,18 @@ class PostgresIngestTransaction:
     session: Session
     routing: RoutingCopy
     one_shots: OneShots
-    now: datetime
+    opening: Opening
     finished: Counter[str] = field(default_factory=Counter)
 
-    async def fence(self, owner: str, positions: Mapping[Partition, int]) -> frozenset[Partition]:
-        """Store the offsets of partitions that ``owner`` still owns; return the others."""
-        if not positions:
-            return frozenset()
-        owned = await fence_offsets(self.session, owner, positions)
-        return frozenset(positions) - frozenset(owned)
+    @property
+    def now(self) -> datetime:
+        """The database's instant of the transaction's start."""
+        return self.opening.now
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """The partitions whose offsets this transaction stores."""
+        return self.opening.owned
 
     async def bury(self, records: Sequence[Record]) -> None:
         """Store dead letters."""
@@ -63,11 +70,11 @@ class PostgresIngestTransaction:
     async def lock(self, events: Sequence[JobEvent]) -> Workspace:
         """Lock and load every aggregate that the events may concern: batches in key order, then jobs."""
         workspace = Workspace()
-        keys = sorted({(e.tenant_id, e.job_id) for e in events if e.job_id})
-        known = await self.session.fetch("jobs_find_batches", *columns(keys, 2)) if keys else []
-        await self._lock_batches(workspace, events, {r["batch_key"] for r in known if r["batch_key"] is not None})
-        if known:
-            await self._lock_jobs(workspace, [(r["tenant_id"], r["job_id"]) for r in known])
+        keys, known = _job_keys(events), self.opening.batches
+        named = [known[key] for key in keys if key in known]
+        await self._lock_batches(workspace, events, {batch_key for batch_key in named if batch_key is not None})
+        if named:
+            await self._lock_jobs(workspace, [key for key in keys if key in known])
         await self._load_leavers(workspace, sorted({job_id for _, job_id in keys}))
         return workspace
 
@@ -114,14 +121,18 @@ class PostgresIngestTransaction:
             for row in rows
         }
 
-    async def save(self, workspace: Workspace) -> None:
-        """Write leavers, new batches (which get their keys) and all touched jobs."""
+    async def save(self, workspace: Workspace, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
+        """Write leavers, new batches (which get their keys), all touched jobs and messages of theirs.
+
+        Returns for each message where its body is.
+        """
         await self._insert_batches(workspace)
         leavers = [x for x in workspace.leavers.values() if x.changed]
         if leavers:
             rows = [(x.batch_key, x.job_id, x.removed_generation, x.event_id) for x in leavers]
             await self.session.execute("leavers_upsert", *columns(rows, 4))
-        await self._save_jobs(workspace.touched.values())
+        stored = await save_work(self.session, workspace.touched.values(), messages, self.now)
+        return await self._find_places(messages, stored)
 
     async def _insert_batches(self, workspace: Workspace) -> None:
         new = [batch for batch in workspace.batches.values() if batch.key < 0]
@@ -146,18 +157,6 @@ class PostgresIngestTransaction:
             raise Conflict(msg)
         return {(row["tenant_id"], row["name"], row["seq"]): row["batch_key"] for row in rows}
 
-    async def _save_jobs(self, touched: Iterable[Job]) -> None:
-        jobs = list(touched)
-        new = [job_row(job) for job in jobs if not job.stored]
-        known = [job_row(job) for job in jobs if job.stored]
-        if new:
-            rows = await self.session.fetch("jobs_insert", new)
-            if len(rows) < len(new):
-                msg = "another transaction stored the same job"
-                raise Conflict(msg)
-        if known:
-            await self.session.execute("jobs_update", known)
-
     async def save_batches(self, batches: Iterable[Batch]) -> None:
         """Write batches that are stored already."""
         rows = [changed_batch_row(batch) for batch in batches]
@@ -181,7 +180,10 @@ class PostgresIngestTransaction:
 
     async def list_tenancies(self, tenant_ids: Iterable[str]) -> Mapping[str, Tenancy]:
         """Return what routing knows of each tenant."""
-        return await self.routing.list_tenancies(self.session, sorted(set(tenant_ids)))
+        wanted, known = set(tenant_ids), self.opening.versions
+        if wanted <= known.keys():
+            return await self.routing.bring_up_to(self.session, [known[tenant_id] for tenant_id in wanted])
+        return await self.routing.list_tenancies(self.session, sorted(wanted))
 
     async def list_batch_webhooks(self, batch_keys: Sequence[int]) -> Mapping[int, Subscriber]:
         """Return the own webhooks of batches that have one."""
@@ -215,7 +217,9 @@ class PostgresIngestTransaction:
 
     async def insert_messages(self, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
         """Store messages; return for each id where its body is."""
-        stored = await queueing.insert_messages(self.session, messages, self.now)
+        return await self._find_places(messages, await insert_messages(self.session, messages, self.now))
+
+    async def _find_places(self, messages: Sequence[NewMessage], stored: set[str]) -> Mapping[str, datetime]:
         places = dict.fromkeys(stored, self.now)
         known = [m.message_id for m in messages if m.message_id not in stored]
         if known:
@@ -240,6 +244,10 @@ class PostgresIngestTransaction:
         self.finished.update(d.state for d in deliveries)
         if deliveries:
             await self.session.execute("deliveries_insert_done", *columns(map(_finished_row, deliveries), 13))
+
+
+def _job_keys(events: Sequence[JobEvent]) -> list[JobKey]:
+    return sorted({(event.tenant_id, event.job_id) for event in events if event.job_id})
 
 
 def _finished_row(finished: FinishedDelivery) -> tuple[object, ...]:
@@ -270,8 +278,11 @@ class PostgresIngestStore:
         self._one_shots = one_shots
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[PostgresIngestTransaction]:
+    async def transaction(
+        self, events: Sequence[JobEvent] = (), owner: str = "", positions: Mapping[Partition, int] = NO_POSITIONS
+    ) -> AsyncIterator[PostgresIngestTransaction]:
         """Open one; it commits on a clean exit."""
+        tenant_ids = sorted({event.tenant_id for event in events})
         async with self._database.transaction() as session:
-            now = await session.value("transaction_now")
-            yield PostgresIngestTransaction(session, self._routing, self._one_shots, now)
+            opening = await open_ingest(session, owner, positions, _job_keys(events), tenant_ids)
+            yield PostgresIngestTransaction(session, self._routing, self._one_shots, opening)

@@ -16,6 +16,7 @@ from service.store.codes import Extra, Scope
 from service.store.database import Row, Session
 from service.store.registry import Refused, Registry
 from service.store.webhooks import StoredWebhook
+from service.store.work import insert_messages
 
 TEST_TYPE = "webhook.test"
 NIL = "00000000-0000-0000-0000-000000000000"
@@ -66,7 +67,7 @@ async def queue_test(session: Session, registry: Registry, webhook: StoredWebhoo
     message = NewMessage(
         message_id, webhook.tenant_id, TEST_TYPE, Scope.NONE.word, None, None, 0, "webhookd", now, body
     )
-    await queueing.insert_messages(session, [message], now)
+    await insert_messages(session, [message], now)
     delivery = NewDelivery(
         tenant_id=webhook.tenant_id,
         webhook_key=webhook.webhook_key,

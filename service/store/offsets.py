@@ -3,7 +3,7 @@
 Belongs here: the rows of ``kafka_offsets``. Does not belong here: Kafka (``service.ingest``) and what was ingested.
 
 The fence: whoever is assigned a partition writes its name into the row first, and that waits for a transaction of the
-owner before. From then on nobody else's offsets, hence nobody else's polls, are written.
+owner before. From then on nobody else's offsets, hence nobody else's polls, are written (``opening``).
 """
 
 from __future__ import annotations
@@ -11,17 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from service.ingest.poll import LogBounds, Partition, StoredOffset
-from service.store.database import Database, Session
-
-
-async def fence_offsets(session: Session, owner: str, positions: Mapping[Partition, int]) -> set[Partition]:
-    """Store the offsets of the partitions that ``owner`` still owns, inside the caller's transaction; return these.
-
-    To be the transaction's first statement: it locks the rows, so that a new owner reads what this one commits.
-    """
-    topics, numbers, offsets = _topics(positions), [p.number for p in positions], list(positions.values())
-    rows = await session.fetch("offsets_fence", owner, topics, numbers, offsets)
-    return {Partition(row["topic"], row["partition"]) for row in rows}
+from service.store.database import Database
 
 
 class OffsetStore:

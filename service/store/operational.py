@@ -28,6 +28,7 @@ from service.store import queueing
 from service.store.codes import Scope
 from service.store.database import Database, Session
 from service.store.routing import RoutingCopy
+from service.store.work import insert_messages
 
 Place = tuple[datetime, int]  # of an exhausted delivery: when it ended, and its id
 OVERLAP = timedelta(minutes=1)
@@ -55,7 +56,7 @@ class StoredNews:
             if (subscribers := _subscribed(event, tenancies[event.tenant_id].subscribers.values()))
         }
         messages = [self._message(event) for event, _ in wanted.values()]
-        new = await queueing.insert_messages(self.session, messages, self.now)
+        new = await insert_messages(self.session, messages, self.now)
         self.made += len(new)
         deliveries = [
             self._delivery(event, subscriber)

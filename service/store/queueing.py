@@ -1,4 +1,4 @@
-"""Putting messages and deliveries into the queue, for everyone who makes them: ingest, the API, upkeep.
+"""Putting deliveries into the queue, for everyone who makes them: ingest, the API, upkeep.
 
 Belongs here: the writes that make a delivery exist. Does not belong here: taking deliveries out (``deliveries``) and
 deciding who gets one (``domain.routing``).
@@ -7,10 +7,9 @@ deciding who gets one (``domain.routing``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
-from service.ports import NewDelivery, NewMessage, QueuedDelivery
+from service.ports import NewDelivery, QueuedDelivery
 from service.store.codes import Extra, Scope
 from service.store.database import Session
 
@@ -22,32 +21,6 @@ def columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]
     """Turn rows into one list per column, for ``unnest``; ``width`` columns even when there are no rows."""
     turned = [list(column) for column in zip(*rows, strict=True)]
     return turned or [[] for _ in range(width)]
-
-
-async def insert_messages(session: Session, messages: Sequence[NewMessage], body_at: datetime) -> set[str]:
-    """Store messages with their bodies in the partition of ``body_at``; return the ids that were not known yet."""
-    if not messages:
-        return set()
-    rows = [
-        (
-            m.message_id,
-            m.tenant_id,
-            m.type,
-            _SCOPES[m.scope],
-            m.batch_key,
-            m.job_id,
-            m.generation,
-            m.source,
-            m.finished_at,
-            m.body,
-            m.renotified,
-            m.quiet,
-            m.trace,
-        )
-        for m in messages
-    ]
-    stored = await session.fetch("messages_insert", rows, body_at)
-    return {row["message_id"] for row in stored}
 
 
 async def enqueue(

@@ -17,6 +17,7 @@ from service.store.database import Row, Session
 from service.store.registrations import revive
 from service.store.registry import Refused, Registry
 from service.store.webhooks import lock_batch_webhook
+from service.store.work import insert_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ async def _copy_message(session: Session, registry: Registry, sending: _Sending)
         renotified=True,
         trace=stored["trace"],
     )
-    await queueing.insert_messages(session, [copy], await session.value("transaction_now"))
+    await insert_messages(session, [copy], await session.value("transaction_now"))
     await session.execute("batch_set_finish_message", sending.batch.key, copy.message_id)
     registry.made(copy.scope, copy.renotified)
     return copy.message_id

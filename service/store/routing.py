@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.domain.egress import EgressPolicy
 from service.domain.identity import digest
@@ -25,6 +25,14 @@ from service.store.webhook_seals import hash_url, seal_url
 COPIES = 10_000  # tenants kept in memory
 
 
+class Version(NamedTuple):
+    """What a transaction reads of a tenant: at which version a copy of its webhooks is good, and whether it has a secret."""
+
+    tenant_id: str
+    number: int
+    has_secret: bool
+
+
 class RoutingCopy:
     """Account webhooks of recently seen tenants. Not shared between event loops."""
 
@@ -35,22 +43,25 @@ class RoutingCopy:
     async def list_tenancies(self, session: Session, tenant_ids: Sequence[str]) -> dict[str, Tenancy]:
         """Return each tenant's account webhooks as of this transaction."""
         rows = await session.fetch("tenants_routing", tenant_ids) if tenant_ids else []
-        versions = {row["tenant_id"]: row["routing_version"] for row in rows}
-        outdated = [t for t, version in versions.items() if self._known.get(t, (None,))[0] != version]
-        if outdated:
-            await self._read(session, outdated, versions)
-        return {row["tenant_id"]: self._tenancy(row) for row in rows}
+        return await self.bring_up_to(session, [Version(*row) for row in rows])
 
-    async def _read(self, session: Session, tenant_ids: list[str], versions: Mapping[str, int]) -> None:
-        found: dict[str, dict[str, Subscriber]] = {tenant_id: {} for tenant_id in tenant_ids}
-        for row in await session.fetch("webhooks_list_subscribers", tenant_ids):
+    async def bring_up_to(self, session: Session, versions: Sequence[Version]) -> dict[str, Tenancy]:
+        """Return each tenant's account webhooks as of these versions, which the transaction has read."""
+        outdated = {v.tenant_id: v.number for v in versions if self._known.get(v.tenant_id, (None,))[0] != v.number}
+        if outdated:
+            await self._read(session, outdated)
+        return {version.tenant_id: self._tenancy(version) for version in versions}
+
+    async def _read(self, session: Session, versions: Mapping[str, int]) -> None:
+        found: dict[str, dict[str, Subscriber]] = {tenant_id: {} for tenant_id in versions}
+        for row in await session.fetch("webhooks_list_subscribers", list(versions)):
             found[row["tenant_id"]][row["webhook_id"]] = _subscriber(row, _filters(row))
         for tenant_id, subscribers in found.items():
             self._known[tenant_id] = (versions[tenant_id], subscribers)
             self._known.move_to_end(tenant_id)
 
-    def _tenancy(self, row: Any) -> Tenancy:
-        tenancy = Tenancy(self._known[row["tenant_id"]][1], row["has_secret"])
+    def _tenancy(self, version: Version) -> Tenancy:
+        tenancy = Tenancy(self._known[version.tenant_id][1], version.has_secret)
         while len(self._known) > self._copies:
             self._known.popitem(last=False)
         return tenancy

@@ -18,12 +18,12 @@ from service.domain.routing import Subscriber, route_job
 from service.domain.webhooks import Scope
 from service.ingest.bodies import build_job_message
 from service.ports import NewMessage
-from service.store import queueing
 from service.store.batch_rows import decode_batch
 from service.store.codes import WebhookKind
 from service.store.database import Row, Session
-from service.store.job_rows import decode_job, job_row
+from service.store.job_rows import decode_job
 from service.store.webhooks import StoredWebhook
+from service.store.work import save_work
 
 Span = tuple[datetime, datetime]
 
@@ -106,10 +106,9 @@ async def _make(
     if not jobs:
         return []
     messages = [build_job_message(j, profiles.choose(j.source), batches.get(j.batch_key or 0)) for j in jobs]
-    await queueing.insert_messages(session, messages, body_at)
     for job in jobs:
         job.message_made = True
-    await session.execute("jobs_update", [job_row(job) for job in jobs])
+    await save_work(session, jobs, messages, body_at)
     return messages
 
 

@@ -19,6 +19,7 @@ from service.ingest.broker import MAX_PARTITION_FETCH_BYTES, KafkaOptions
 from service.ingest.worker import Limits
 from service.lifecycle import run_on_uvloop, tune_gc
 from tests.bench.sender import FIXED, attempt_headers
+from tests.bench.stage import PARTITIONS
 
 AT_ONCE = 256
 BODY_SIZE = 1024
@@ -49,7 +50,7 @@ class Posting:
 async def run(bootstrap_servers: str, topic: str, url: str) -> None:
     consumer = build_consumer(bootstrap_servers)
     await consumer.start()
-    partitions = await consumer_partitions(consumer, topic)
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     consumer.assign(partitions)
     await consumer.seek_to_beginning(*partitions)
     tune_gc()
@@ -64,11 +65,6 @@ async def run(bootstrap_servers: str, topic: str, url: str) -> None:
             for records in found.values():
                 for record in records:
                     await posting.take(group, record.value)
-
-
-async def consumer_partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
-    await consumer.topics()
-    return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or {0})]
 
 
 def build_consumer(bootstrap_servers: str) -> AIOKafkaConsumer:

@@ -26,7 +26,8 @@ from service.ports import StoreUnavailable
 from service.profiles import load_profiles
 from service.store.database import Database
 from service.store.dead_letters import insert_dead_letters
-from service.store.offsets import OffsetStore, fence_offsets
+from service.store.offsets import OffsetStore
+from service.store.opening import open_ingest
 
 MIGRATIONS = Path(__file__).parents[2] / "service" / "store" / "migrations"
 SEEN = "CREATE TABLE seen (nr bigserial, topic text, partition int, kafka_offset bigint, job_id text, silent boolean)"
@@ -99,7 +100,7 @@ class Recorder:
         if self.away:
             raise StoreUnavailable("away")
         async with self.database.transaction() as session:
-            owned = await fence_offsets(session, poll.owner, poll.positions)
+            owned = (await open_ingest(session, poll.owner, poll.positions)).owned
             kept = [record for record in poll.records if record.partition in owned]
             for record in kept:
                 self.refuse(record)

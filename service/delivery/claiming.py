@@ -18,12 +18,12 @@ from service.delivery.instants import Monotonic
 from service.delivery.observer import Observer
 from service.delivery.ready import ReadyDelivery
 from service.delivery.recording import Recorder
+from service.delivery.scanning import Scan
 from service.delivery.slots import Slots
 
 PER_CLAIM: Final = 500
 PER_UNKNOWN_LANE: Final = 4
 LANES_PER_CLAIM: Final = 500
-FIRST_LANE: Final = -(2**63)
 FULL_LEASES: Final = 2.0
 
 
@@ -79,7 +79,11 @@ def draw_token(rng: TokenSource) -> int:
 
 
 class Claimer:
-    """Brings due deliveries into the slots. One claim at a time; ``took`` is how many the last one leased."""
+    """Brings due deliveries into the slots. One claim at a time.
+
+    ``took`` is how many the present round over all lanes has leased, ``passed`` how many lanes without room it has gone
+    past.
+    """
 
     def __init__(
         self,
@@ -104,27 +108,27 @@ class Claimer:
         self._observer = observer
         self.lease = lease
         self.took = 0
-        self._after = FIRST_LANE
-        self._behind: set[int] = set()
-        self._behind_before: set[int] = set()
+        self.passed = 0
+        self._scan = Scan()
         self._shed: dict[Crowd, set[int]] = {}
 
     async def claim(self) -> bool:
-        """Claim once. True when there may be more to claim at once. Raises StoreUnavailable or Conflict."""
+        """Claim once. True when the round over all lanes goes on. Raises StoreUnavailable or Conflict."""
         for crowd in self._find_eased():
             del self._shed[crowd]
-        self.took = 0
         limit = min(PER_CLAIM, self._slots.buffer.free)
         if limit <= 0 or self._catalog.pauses.everything:
+            self.took = self.passed = 0
             return False
+        self._scan.begin()
         request = self._build_request(limit)
         claimed = await self._store.claim(request)
-        self.took = len(claimed.rows)
-        self._observer.deliveries_claimed(self.took)
-        self._remember(claimed, request)
-        wrapped = self._move_on(claimed, limit)
+        self._observer.deliveries_claimed(len(claimed.rows))
+        lanes = [row.lane for row in claimed.rows]
+        more = self._scan.note(lanes, claimed.ends_at, limit, request.rooms, request.default)
+        self.took, self.passed = self._scan.took, list(request.rooms.values()).count(0)
         await self.let_in(claimed.rows, shed=True)
-        return len(claimed.rows) >= limit or not wrapped
+        return more
 
     async def let_in(self, rows: Sequence[ReadyDelivery], *, shed: bool = False) -> None:
         """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to.
@@ -171,11 +175,11 @@ class Claimer:
 
     def is_behind(self, lane: int) -> bool:
         """Whether older deliveries of a lane are likely to wait in the database."""
-        return lane in self._behind or lane in self._behind_before
+        return self._scan.is_behind(lane)
 
     def mark_behind(self, lane: int) -> None:
-        """A delivery of this lane went into the database without a lease."""
-        self._behind.add(lane)
+        """A delivery of this lane goes into the database without a lease."""
+        self._scan.mark(lane)
 
     def wants_more(self, lane: int) -> bool:
         """Whether there is room again for deliveries that were left in the database, of this lane or one like it."""
@@ -202,7 +206,7 @@ class Claimer:
     def _build_request(self, limit: int) -> ClaimRequest:
         rooms = self._slots.list_rooms() | dict.fromkeys(chain(self._catalog.closed_lanes, *self._shed.values()), 0)
         return ClaimRequest(
-            after=self._after,
+            after=self._scan.after,
             lane_limit=LANES_PER_CLAIM,
             rooms=rooms,
             default=min(PER_UNKNOWN_LANE, self._slots.buffer.per_lane),
@@ -211,25 +215,3 @@ class Claimer:
             lease=self.lease,
             expires=self._clock.monotonic() + self.lease,
         )
-
-    def _remember(self, claimed: Claimed, request: ClaimRequest) -> None:
-        """Lanes of which as many came as were asked for have more; so may lanes that had no room."""
-        counts: dict[int, int] = {}
-        for row in claimed.rows:
-            counts[row.lane] = counts.get(row.lane, 0) + 1
-        rooms = request.rooms
-        self._behind.update(lane for lane, count in counts.items() if count >= rooms.get(lane, request.default))
-        self._behind.update(lane for lane, room in rooms.items() if not room)
-
-    def _move_on(self, claimed: Claimed, limit: int) -> bool:
-        """Turn the cursor; True when the scan has come round, so that what is not behind by now is not behind."""
-        if len(claimed.rows) >= limit:
-            self._after = max(row.lane for row in claimed.rows)
-            return False
-        if claimed.ends_at is not None:
-            self._after = claimed.ends_at
-            return False
-        came_round = self._after == FIRST_LANE
-        self._after = FIRST_LANE
-        self._behind, self._behind_before = set(), self._behind
-        return came_round

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from service.delivery.lanes import Lane, Standing, Tenant
 
 PARTS: Final = 16
+EASED: Final = 0.75
 
 Crowd: TypeAlias = Standing | Tenant
 
@@ -20,7 +21,8 @@ class Buffer:
     """Room for deliveries that wait for a slot, ``size`` in all.
 
     A lane may have a sixteenth of what is free above the last quarter, and one delivery even then, so that many greedy
-    lanes leave room for one more. New lanes have half of the buffer together, suspects a quarter, one tenant half.
+    lanes leave room for one more. Lanes that are not proven have half of the buffer together, suspects among them a
+    quarter, one tenant half.
     ``reserved`` is room kept for deliveries that are about to come.
     """
 
@@ -29,7 +31,8 @@ class Buffer:
         self.waiting = 0
         self.reserved = 0
         self._in_lanes = [0, 0, 0]
-        self._shares = (size, max(1, size // 2), max(1, size // 4))
+        self._unproven = max(1, size // 2)
+        self._suspects = max(1, size // 4)
         self._per_tenant = max(1, size // 2)
 
     @property
@@ -60,7 +63,15 @@ class Buffer:
 
     def is_open(self, standing: Standing) -> bool:
         """Whether lanes of this standing have not had their part yet."""
-        return self._in_lanes[standing] < self._shares[standing]
+        return self._find_excess(standing, 1) < 0
+
+    def _find_excess(self, standing: Standing, part: float) -> float:
+        """How many more wait than this part of what lanes of a standing may have; negative while there is room."""
+        if standing is Standing.PROVEN:
+            return -1
+        suspects = self._in_lanes[Standing.SUSPECT]
+        excess = suspects + self._in_lanes[Standing.NEW] - part * self._unproven
+        return max(excess, suspects - part * self._suspects) if standing is Standing.SUSPECT else excess
 
     def find_crowd(self, lane: Lane) -> Crowd | None:
         """Who has had its part of the buffer: lanes of this one's standing, or its tenant; None if neither has."""
@@ -71,8 +82,8 @@ class Buffer:
     def has_eased(self, crowd: Crowd) -> bool:
         """Whether a crowd has gone so far that it pays to claim for it again."""
         if isinstance(crowd, Tenant):
-            return crowd.waiting * 4 <= self._per_tenant * 3
-        return self._in_lanes[crowd] * 4 <= self._shares[crowd] * 3
+            return crowd.waiting <= EASED * self._per_tenant
+        return self._find_excess(crowd, EASED) <= 0
 
     def find_room(self, lane: Lane) -> int:
         """How many more deliveries of a lane may be claimed."""

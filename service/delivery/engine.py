@@ -36,6 +36,7 @@ FAR_AWAY: Final = 3_600.0
 SOON: Final = 0.02
 BACK_OFF: Final = 0.25
 IN_VAIN: Final = 3.0
+WORTH: Final = 4
 LAST_WRITES: Final = 2.5
 
 
@@ -144,6 +145,7 @@ class Engine:
     # --- claiming -------------------------------------------------------------------------------------------------
 
     async def _keep_claiming(self) -> None:
+        spent = 0.0
         while True:
             await self._wait(self._due, POLL)
             self._due.clear()
@@ -152,16 +154,18 @@ class Engine:
                 continue
             began = self._parts.clock.monotonic()
             try:
-                in_vain = await self._claim()
+                more = await self._claim()
             except (StoreUnavailable, Conflict):
                 await asyncio.sleep(BACK_OFF)
                 self._due.set()
                 continue
-            if in_vain:  # a look past many lanes that have no room is dear, and somebody else's work may be due always
-                await asyncio.sleep(min(BACK_OFF, IN_VAIN * (self._parts.clock.monotonic() - began)))
+            spent += self._parts.clock.monotonic() - began
+            if not more:
+                await self._rest(spent)
+                spent = 0.0
 
     async def _claim(self) -> bool:
-        """Claim once, and plan the next time; whether there was nothing to be had."""
+        """Claim once, and plan the next time; whether the round over all lanes goes on."""
         more = await self._parts.claimer.claim()
         self._crew.wake()
         self._starved = not self._slots.buffer.free
@@ -171,8 +175,12 @@ class Engine:
             self._plan(SOON)
         else:
             self._plan(await self._parts.claims.find_wait())
-            return True
-        return False
+        return more
+
+    async def _rest(self, spent: float) -> None:
+        """After a round that brought little for the lanes that it went past: that is dear, and may be so for long."""
+        if self._parts.claimer.took <= self._parts.claimer.passed // WORTH:
+            await asyncio.sleep(min(BACK_OFF, IN_VAIN * spent))
 
     def _plan(self, seconds: float | None) -> None:
         """Claim again after so long, or earlier if that was planned already."""

@@ -249,6 +249,22 @@ def test_lanes_that_have_not_proven_themselves_have_a_part_of_the_buffer(standin
     assert slots.buffer.has_eased(standing)
 
 
+def test_lanes_that_have_not_proven_themselves_leave_proven_ones_half_of_the_buffer():
+    slots = Slots(500, buffer=1_000)
+    for lane in range(1_000):
+        terms = new(host=f"h{lane}")
+        if slots.find_crowd(make_row(lane, f"t{lane}"), terms) is None:
+            fill(slots, lane, 1, terms, f"t{lane}")
+        if lane % 2:
+            row = slots.take(0.0)
+            slots.done(row, Standing.SUSPECT)
+            if slots.find_crowd(row, terms) is None:
+                slots.add(row, terms)
+    assert slots.waiting == 500
+    fill(slots, 7_777, 1, proven(), "well")
+    assert slots.list_rooms()[7_777] >= 10
+
+
 def test_one_tenant_has_half_of_the_buffer():
     slots = Slots(50, buffer=100)
     fill(slots, 1, 50, proven(), "big")

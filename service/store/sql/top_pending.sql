@@ -1,6 +1,6 @@
 -- Webhooks by waiting deliveries: a loose index scan over webhooks that have any. About 10,000 are counted in all, shared
--- out evenly; what is above (capped) is what the statistics of the table say, so that a
--- huge queue costs as little to look at as a small one.
+-- out evenly, but 25 of each; what is above (capped) is what the statistics of the table say, so that a huge queue costs
+-- as little to look at as a small one.
 WITH RECURSIVE keys (webhook_key) AS (
     (SELECT webhook_key FROM deliveries ORDER BY webhook_key LIMIT 1)
     UNION ALL
@@ -9,7 +9,7 @@ WITH RECURSIVE keys (webhook_key) AS (
     WHERE k.webhook_key IS NOT NULL
 ),
 share AS (
-    SELECT greatest(100, 10000 / greatest(1, count(webhook_key))) AS most FROM keys
+    SELECT greatest(25, 10000 / greatest(1, count(webhook_key))) AS most FROM keys
 ),
 counted AS (
     SELECT k.webhook_key, c.deliveries, c.deliveries >= s.most AS capped

@@ -25,8 +25,9 @@ import orjson
 from service.sealing import Sealer
 from service.tools.embedded import LAUNCHER, embedded_broker, embedded_postgres
 from tests.e2e.story import create_topic
+from tests.support.ports import find_free_port
 from tests.support.postgres import TEMPLATE, build_dsn, create_database, migrate
-from tests.support.service import Service, build_settings, find_free_port
+from tests.support.service import Service, build_settings
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "127.0.0.1"

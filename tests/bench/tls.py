@@ -16,7 +16,7 @@ from tests.bench.reporting import Figure
 from tests.bench.stage import ADDRESS, BenchError, Nginx, Stage, find_nginx, running_nginx
 from tests.support.delivering import Queue
 from tests.support.dns import serve_names
-from tests.support.service import find_free_port
+from tests.support.ports import find_free_port
 
 DOMAIN = "bench-hosts.test"
 

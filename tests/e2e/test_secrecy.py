@@ -15,8 +15,9 @@ from tests.e2e.story import LATER, completed, create_topic, new_tenant, opened_t
 from tests.support.canaries import Canaries
 from tests.support.certs import Authority
 from tests.support.dns import serve_names
+from tests.support.ports import find_free_port
 from tests.support.postgres import connected
-from tests.support.receivers import Visit, free_port, receive
+from tests.support.receivers import Visit, receive
 from tests.support.service import Refused, build_settings, eventually, run_program
 
 CLASSES = {
@@ -111,7 +112,7 @@ async def every_failure(folder):
         urls = {name: (await enter(receive(script))).url("") for name, script in scripts.items()}
         tls = Authority(folder).server("wrong.example")
         urls["tls_error"] = (await enter(receive(scripts["delivered"], tls=tls))).url("", scheme="https")
-        urls["connect_error"] = f"http://127.0.0.1:{free_port()}"
+        urls["connect_error"] = f"http://127.0.0.1:{find_free_port()}"
         urls["connect_timeout"] = f"http://127.0.0.1:{await enter(full_listener())}"
         names = await enter(serve_names())
         names.table["inside.example"] = ("10.0.0.1",)
@@ -120,7 +121,7 @@ async def every_failure(folder):
 
 
 async def test_no_canary_gets_out(canaries, new_database, new_service, broker, tmp_path):
-    database, topic = await new_database(), f"secrecy-{free_port()}"
+    database, topic = await new_database(), f"secrecy-{find_free_port()}"
     for name in (topic, f"{topic}-dead"):
         await create_topic(broker, name, 1)
     async with every_failure(tmp_path) as (urls, names), opened_topic(broker, topic, 1) as opened:
@@ -162,12 +163,12 @@ def trouble(canaries: Canaries) -> dict[str, str]:
     """The same service for people to read, where nothing outside works: no proxy, no broker that knows SASL, no http."""
     return {
         "WEBHOOKD_LOG_FORMAT": "console",
-        "WEBHOOKD_EGRESS_PROXY": f"http://user:{canaries['proxy']}@127.0.0.1:{free_port()}",
+        "WEBHOOKD_EGRESS_PROXY": f"http://user:{canaries['proxy']}@127.0.0.1:{find_free_port()}",
         "WEBHOOKD_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
         "WEBHOOKD_KAFKA_SASL_MECHANISM": "SCRAM-SHA-256",
         "WEBHOOKD_KAFKA_SASL_USERNAME": "webhookd",
         "WEBHOOKD_ALLOW_HTTP": "false",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:{canaries['collector']}@127.0.0.1:{free_port()}",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:{canaries['collector']}@127.0.0.1:{find_free_port()}",
         "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer {canaries['collector_header']}",
     }
 

@@ -8,7 +8,8 @@ from service.delivery.attempting import AttemptRules
 from service.domain.schedule import Schedule
 from service.store.codes import WebhookKind
 from tests.support.delivering import SECRET, Queue, build_defaults, deliver, until
-from tests.support.receivers import NO_CONTENT, answering, free_port, receive
+from tests.support.ports import find_free_port
+from tests.support.receivers import NO_CONTENT, answering, receive
 
 FAIL = b"HTTP/1.1 500 Oops\r\ncontent-length: 3\r\n\r\nbad"
 GONE = b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"
@@ -87,7 +88,7 @@ async def test_a_retry_goes_out_when_it_is_due_without_being_told(database):
 
 async def test_what_cannot_be_connected_is_retried(database):
     async with Queue(database) as queue, deliver(database) as role:
-        (delivery_id,) = await queue.deliveries(await queue.webhook(f"http://127.0.0.1:{free_port()}/"))
+        (delivery_id,) = await queue.deliveries(await queue.webhook(f"http://127.0.0.1:{find_free_port()}/"))
         await queue.wait("deliveries", "state = 1 AND lease_token IS NULL")
         row = await queue.live(delivery_id)
         health = await queue.connection.fetchrow("SELECT * FROM webhook_health")

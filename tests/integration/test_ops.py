@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from service.lifecycle import Heartbeats, Stop
 from service.ops import OpsApp, serve_ops
 from service.telemetry import Telemetry
+from tests.support.ports import find_free_port
 
 HOST = "127.0.0.1"
 
@@ -143,7 +144,7 @@ async def test_nothing_else_is_served(ops):
 async def test_the_port_is_free_afterwards():
     made = Ops()
     app = OpsApp(made.telemetry, made.heartbeats, made.stop, {})
-    async with serve_ops(app, HOST, 0) as port:
+    async with serve_ops(app, HOST, find_free_port()) as port:
         with pytest.raises(OSError, match="address already in use"):
             async with serve_ops(OpsApp(made.telemetry, made.heartbeats, made.stop, {}), HOST, port):
                 raise AssertionError

@@ -16,7 +16,8 @@ from service.domain.attempts import Flag, OutcomeClass, OwnFault
 from service.sender import SenderLimits, build_tls_context
 from service.sender.pool import PoolLimits
 from service.sender.proxy import Proxy, parse_proxy
-from tests.support.receivers import NO_CONTENT, OK, Visit, answering, free_port, receive, silent
+from tests.support.ports import find_free_port
+from tests.support.receivers import NO_CONTENT, OK, Visit, answering, receive, silent
 from tests.support.senders import Names, loopback_policy, open_client
 
 H = b"HTTP/1.1 200 OK\r\n"
@@ -326,7 +327,7 @@ async def test_a_proxy_that_fails_is_our_own_fault(said):
 
 async def test_a_proxy_that_is_down_is_our_own_fault():
     for host in ("127.0.0.1", "does-not-exist.invalid"):
-        async with open_client(proxy=Proxy(host, free_port())) as client:
+        async with open_client(proxy=Proxy(host, find_free_port())) as client:
             with pytest.raises(OwnFault) as caught:
                 await client.post("http://127.0.0.1:9/")
         assert caught.value.kind == "egress_proxy"
@@ -364,7 +365,7 @@ def test_the_same_on_uvloop():
                 assert (await client.post(receiver.url())).delivered
             assert receiver.visits == 1
             assert (await client.post(mute.url(), seconds=0.2)).kind is OutcomeClass.TIMEOUT
-            outcome = await client.post(f"http://127.0.0.1:{free_port()}/")
+            outcome = await client.post(f"http://127.0.0.1:{find_free_port()}/")
             assert (outcome.kind, outcome.detail) == (OutcomeClass.CONNECT_ERROR, "refused")
             async with receive(answering(OK, then="reset")) as liar:
                 for _ in range(5):

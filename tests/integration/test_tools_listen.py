@@ -17,7 +17,8 @@ from service.domain.signing import Secret, build_signer, parse_secret
 from service.lifecycle import SystemClock
 from service.tools import listen
 from service.tools.listen import Listener, Manners, pretty
-from tests.support.service import PROGRAM, find_free_port
+from tests.support.ports import find_free_port
+from tests.support.service import PROGRAM
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -175,10 +176,10 @@ async def test_the_command_ends_with_0_on_ctrl_c(number):
         assert f"Listening on http://127.0.0.1:{port}/" in first.decode()
         async with ClientSession() as http:
             waiting = asyncio.ensure_future(http.post(f"http://127.0.0.1:{port}/", data=BODY, headers=signed()))
-            while b"signature: valid" not in await asyncio.wait_for(process.stdout.readline(), 30):
+            while b"signature: valid" not in await asyncio.wait_for(process.stdout.readline(), 60):
                 pass
             process.send_signal(number)
-            assert await asyncio.wait_for(process.wait(), 20) == 0
+            assert await asyncio.wait_for(process.wait(), 60) == 0
             with pytest.raises((ServerDisconnectedError, ConnectionResetError)):
                 await waiting
         assert await process.stderr.read() == b""

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from service.tools.embedded import LAUNCHER
+from tests.support.ports import find_free_port
 from tests.support.require import require_program
 
 ROOT = Path(__file__).parents[2]
@@ -70,11 +70,6 @@ def fetch_jars(mvn: str) -> Path:
     return jars
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return one.getsockname()[1], other.getsockname()[1]
-
-
 class Kafka:
     """One broker, whose address and log stay the same over stops and starts."""
 
@@ -83,7 +78,7 @@ class Kafka:
         self._jars = jars
         self._log = directory / "server.log"
         self._settings = directory / "server.properties"
-        self.port, controller_port = _free_ports()
+        self.port, controller_port = find_free_port(), find_free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._settings.write_text(SETTINGS.format(port=self.port, controller_port=controller_port, directory=directory))
@@ -94,7 +89,7 @@ class Kafka:
         if self._process is None or self._process.poll() is not None:
             self._launch()
         self.thaw()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not await self._answers():
                 assert self._process is not None and self._process.poll() is None, self._log.read_text()[-4000:]
                 await asyncio.sleep(0.05)
@@ -131,7 +126,7 @@ class Kafka:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        output, _ = await asyncio.wait_for(process.communicate(lines.encode()), 60)
+        output, _ = await asyncio.wait_for(process.communicate(lines.encode()), 120)
         assert process.returncode == 0, output.decode()
 
     def end(self) -> None:
@@ -179,7 +174,7 @@ class Kafka:
     def _reap(self) -> None:
         if self._process is not None:
             try:
-                self._process.wait(20)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

@@ -23,8 +23,9 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.tools.embedded import LAUNCHER
+from tests.support.ports import find_free_port
 from tests.support.require import require_program
-from tests.support.service import eventually, find_free_port
+from tests.support.service import eventually
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
@@ -200,7 +201,7 @@ class Prometheus:
     def end(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
 
     async def wait_until_ready(self) -> None:
         async def answers() -> bool:

@@ -116,7 +116,7 @@ async def receive(
             receiver.live -= 1
             writer.transport.abort() if tls else writer.close()
 
-    server = await asyncio.start_server(visit, host, 0, ssl=tls, ssl_handshake_timeout=5 if tls else None)
+    server = await asyncio.start_server(visit, host, 0, ssl=tls, ssl_handshake_timeout=60 if tls else None)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver
@@ -158,13 +158,6 @@ async def silent(visit: Visit) -> None:
     """Read the request and never answer."""
     await visit.request()
     await visit.wait_closed()
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port where nobody listens."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
-        sock.bind((host, 0))
-        return sock.getsockname()[1]
 
 
 def segments(data: bytes, size: int) -> Sequence[bytes]:

@@ -19,7 +19,9 @@ import svix.webhooks
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-PATIENCE = 30.0  # seconds until a condition counts as missed
+from tests.support.ports import find_free_port
+
+PATIENCE = 60.0  # seconds until a condition counts as missed
 
 LIBRARIES = (standardwebhooks.Webhook, svix.webhooks.Webhook)
 
@@ -74,6 +76,7 @@ class Arrival:
     at: float  # loop time
     received_at: float  # seconds since 1970
     answered: int | None = None
+    answered_at: float | None = None  # loop time
 
     @property
     def message_id(self) -> str:
@@ -147,7 +150,7 @@ class Receiver:
         self.script: deque[Script | Held] = deque()
         self.otherwise: Script = 200
         self._place = f"/hooks/{secrets.token_hex(6)}"  # ports are used again, and others may still retry to this one
-        self._port = 0
+        self._port = find_free_port()  # nobody else's while it is closed
         self._runner: web.ServerRunner | None = None
         self._arrived = asyncio.Condition()
 
@@ -159,12 +162,11 @@ class Receiver:
         await self.close()
 
     async def open(self) -> None:
-        """Listen, on the port of before if there was one."""
+        """Listen, on the same port each time."""
         server = web.Server(self._receive, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
-        self._port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
         """Go down: nobody listens, connections are cut."""
@@ -235,4 +237,5 @@ class Receiver:
             if answered is None:
                 self.arrivals.append(arrival)
             arrival.answered = answered
+            arrival.answered_at = None if answered is None else asyncio.get_running_loop().time()
             self._arrived.notify_all()

@@ -11,7 +11,6 @@ import os
 import secrets
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,13 +27,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from service.tools.embedded import LAUNCHER
+from tests.support.ports import find_free_port
 
 PROGRAM = Path(sys.executable).with_name("webhookd")
 OPERATOR_KEY = "op_" + "0123456789abcdef" * 3
 ENCRYPTION_KEYS = "test:" + base64.b64encode(bytes(range(32))).decode()
-START_TIMEOUT = 60.0
-STOP_TIMEOUT = 40.0
-PATIENCE = 30.0
+START_TIMEOUT = 90.0
+STOP_TIMEOUT = 45.0
+PATIENCE = 60.0
 
 T = TypeVar("T")
 
@@ -42,7 +42,8 @@ T = TypeVar("T")
 def build_settings(database: str = "", **own: object) -> dict[str, str]:
     """The environment of a service that may reach loopback, with `own` settings by lower-case name without prefix.
 
-    Windows are short, so that tests are; the lease is the shortest that is allowed. None leaves a setting out.
+    Windows are short, so that tests are, but for the grace in which the deletion of a canceled batch has to come; the
+    lease is the shortest that is allowed. None leaves a setting out.
     """
     settings: dict[str, object] = {
         "database_url": database or None,
@@ -59,19 +60,13 @@ def build_settings(database: str = "", **own: object) -> dict[str, str]:
         "limit_writes": 1_000_000,
         "limit_tests": 10_000,
         "batch_settle_seconds": "300ms",
-        "cancel_grace": "1s",
+        "cancel_grace": "5s",
         "retry_jitter": 0,
         "lease": "31s",
         "lease_margin": "1s",
         **own,
     }
     return {f"WEBHOOKD_{name.upper()}": str(value) for name, value in settings.items() if value is not None}
-
-
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def eventually(probe: Callable[[], Awaitable[T]], within: float = PATIENCE, every: float = 0.02) -> T:
@@ -98,7 +93,7 @@ class Ended:
     stderr: str
 
 
-async def run_program(*arguments: str, settings: Mapping[str, str], within: float = 60.0) -> Ended:
+async def run_program(*arguments: str, settings: Mapping[str, str], within: float = 120.0) -> Ended:
     """Run `webhookd arguments` to its end."""
     process = await asyncio.create_subprocess_exec(
         str(PROGRAM), *arguments, env=_environment(settings), stdin=asyncio.subprocess.DEVNULL,
@@ -196,7 +191,7 @@ class Service:
     async def kill(self) -> None:
         """SIGKILL: it has no say in it."""
         self._signal(signal.SIGKILL)
-        await self.wait(10)
+        await self.wait()
 
     async def wait(self, within: float = STOP_TIMEOUT) -> int:
         """The exit status, once it ended by itself."""
@@ -224,7 +219,7 @@ class Service:
         """Leave nothing behind."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
-            self._process.wait(10)
+            self._process.wait(STOP_TIMEOUT)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

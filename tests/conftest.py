@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = (
     "tests.support.require",  # first: the others import it
@@ -16,10 +16,11 @@ pytest_plugins = (
 
 TESTS = Path(__file__).parent
 
-# CI judges a change, so it asks the same questions each time; everybody else's runs look for new answers.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# How long an example takes is the machine's affair. CI judges a change, so it asks the same questions each time;
+# everybody else's runs look for new answers.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("tests"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "tests")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

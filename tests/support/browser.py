@@ -6,7 +6,7 @@ Belongs here: starting it so that it talks to loopback only, and what it noticed
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.require import require_program
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -54,6 +54,10 @@ class Browser:
     def wait(self, script: str) -> None:
         """Until a piece of JavaScript returns something true."""
         WebDriverWait(self.driver, PATIENCE).until(lambda driver: driver.execute_script(script))
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        """Until a condition holds."""
+        WebDriverWait(self.driver, PATIENCE).until(lambda _: condition())
 
     def list_messages(self) -> list[str]:
         """What the console was told since the last call: errors and warnings, of the browser and of scripts."""

@@ -37,7 +37,7 @@ from service.store.signing_keys import SigningKeys, seal_keys
 from service.store.webhook_seals import hash_url, seal_headers, seal_url
 from tests.support.senders import Names, loopback_policy
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 KEY = b"\x07" * 32
 SECRET = b"0123456789abcdef0123456789abcdef"
 SEALER = Sealer([("k1", KEY)])

@@ -28,5 +28,5 @@ async def _run(program: str, *arguments: str) -> None:
     process = await asyncio.create_subprocess_exec(
         str(path), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, output.decode()

@@ -52,7 +52,7 @@ async def migrate(dsn: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, output.decode()
 
 
@@ -80,7 +80,7 @@ async def drop_database(server: str, name: str) -> None:
 async def empty(dsn: str) -> None:
     """Truncate every table that has rows, but for those that migrations fill; a connection which still holds one in a transaction makes it fail."""
     async with connected(dsn) as connection:
-        await connection.execute("SET lock_timeout = '5s'")
+        await connection.execute("SET lock_timeout = '30s'")
         await connection.execute(EMPTY)
 
 

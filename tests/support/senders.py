@@ -57,7 +57,7 @@ class Client:
     product: bool
 
     async def post(
-        self, url: str, *, seconds: float = 5.0, connect: float = 5.0, body: bytes = BODY, **more
+        self, url: str, *, seconds: float = 30.0, connect: float = 30.0, body: bytes = BODY, **more
     ) -> Outcome:
         target = parse_url(url, self.policy, more.get("tenant_id", ""))
         assert isinstance(target, Target), target

@@ -417,7 +417,7 @@ async def test_the_reload_worker_ends_when_asked(tmp_path):
         stop.set()
 
     reload = SecretReload([source], changed, lambda *_: None, every=timedelta(0))
-    await asyncio.wait_for(reload.run(stop), 5)
+    await asyncio.wait_for(reload.run(stop), 60)
     assert source.get() == "two"
 
 

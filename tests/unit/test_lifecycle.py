@@ -95,7 +95,7 @@ def supervisor(stop, told, monkeypatch) -> Supervisor:
 
 
 async def running(supervisor: Supervisor, workers: list, meanwhile) -> None:
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(supervisor.run(workers))
         for worker in workers:
             await worker.started.wait()
@@ -103,7 +103,7 @@ async def running(supervisor: Supervisor, workers: list, meanwhile) -> None:
 
 
 async def test_workers_end_when_asked(supervisor, stop, told, monkeypatch):
-    monkeypatch.setattr(lifecycle, "_TO_LET_GO", 5.0)
+    monkeypatch.setattr(lifecycle, "_TO_LET_GO", 60.0)
     workers = [Patient("a"), Patient("b")]
     await running(supervisor, workers, stop.set)
     assert [worker.ended for worker in workers] == ["asked", "asked"]
@@ -111,17 +111,17 @@ async def test_workers_end_when_asked(supervisor, stop, told, monkeypatch):
 
 
 async def test_without_workers_there_is_nothing_to_wait_for(supervisor):
-    await asyncio.wait_for(supervisor.run([]), 5)
+    await asyncio.wait_for(supervisor.run([]), 60)
 
 
 @pytest.mark.parametrize(("kind", "cause"), [(Failing, ValueError), (Early, type(None))])
 async def test_a_worker_that_fails_or_leaves_ends_all_after_closing_the_others(
     supervisor, stop, told, monkeypatch, kind, cause
 ):
-    monkeypatch.setattr(lifecycle, "_TO_LET_GO", 5.0)
+    monkeypatch.setattr(lifecycle, "_TO_LET_GO", 60.0)
     healthy = Patient("healthy")
     with pytest.raises(WorkerFailed, match="worker bad failed") as failed:
-        await asyncio.wait_for(supervisor.run([healthy, kind("bad")]), 5)
+        await asyncio.wait_for(supervisor.run([healthy, kind("bad")]), 60)
     assert isinstance(failed.value.__cause__, cause)
     assert failed.value.name == "bad"
     assert healthy.ended == "asked"
@@ -131,7 +131,7 @@ async def test_a_worker_that_fails_or_leaves_ends_all_after_closing_the_others(
 
 async def test_the_first_failure_is_the_one_that_is_told(supervisor):
     with pytest.raises(WorkerFailed, match="first"):
-        await asyncio.wait_for(supervisor.run([Failing("first"), Failing("second")]), 5)
+        await asyncio.wait_for(supervisor.run([Failing("first"), Failing("second")]), 60)
 
 
 async def test_the_drain_deadline_cancels_who_is_left(supervisor, stop, told):
@@ -180,10 +180,10 @@ async def test_two_signals(stop, number):
     stop.on_force = forced.set
     with stop_on_signals(stop):
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(stop.wait(), 5)
+        await asyncio.wait_for(stop.wait(), 60)
         assert not stop.forced
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(forced.wait(), 5)
+        await asyncio.wait_for(forced.wait(), 60)
     assert stop.forced
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -219,7 +219,7 @@ async def test_the_lag_probe_looks_until_the_stop(stop):
         if len(reports) == 3:
             stop.set()
 
-    await asyncio.wait_for(LoopLagProbe(StillClock(), report, every=0).run(stop), 5)
+    await asyncio.wait_for(LoopLagProbe(StillClock(), report, every=0).run(stop), 60)
     assert reports == [0.0, 0.0, 0.0]
 
 
@@ -256,7 +256,7 @@ def test_signals_reach_a_uvloop_too():
         with stop_on_signals(stop):
             for asked in (stop.is_set, lambda: stop.forced):
                 os.kill(os.getpid(), signal.SIGTERM)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     while not asked():
                         await asyncio.sleep(0)
         return stop.forced

@@ -248,16 +248,17 @@ def test_keys_are_in_no_representation():
 def test_signing_a_kilobyte_costs_little_more_than_hashing_it():
     body = b"x" * 1024
     signer = build_signer(current())
-    sign = cpu_of(lambda: signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_700_000_000, body))
-    bare = cpu_of(lambda: hashlib.sha256(body).digest())
-    assert sign < 6 * bare + 3e-6
+    sign = bare = 1.0
+    for _ in range(1000):  # the best of each: others on the machine make a round dearer, and never cheaper
+        sign = min(sign, cpu_of(lambda: signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_700_000_000, body)))
+        bare = min(bare, cpu_of(lambda: hashlib.sha256(body).digest()))
+        if sign < 6 * bare + 3e-6:
+            return
+    pytest.fail(f"{sign * 1e6:.1f} µs to sign, {bare * 1e6:.1f} µs to hash")
 
 
 def cpu_of(call) -> float:
-    best = 1.0
-    for _ in range(20):
-        start = process_time()
-        for _ in range(200):
-            call()
-        best = min(best, (process_time() - start) / 200)
-    return best
+    start = process_time()
+    for _ in range(200):
+        call()
+    return (process_time() - start) / 200

@@ -2,7 +2,6 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from time import perf_counter
 
 import pytest
 from hypothesis import given
@@ -301,10 +300,9 @@ def test_globs_take_slashes_and_know_no_other_wildcard():
     assert not matches_glob("Invoices", "invoices")
 
 
+@pytest.mark.timeout(60)  # with backtracking it would not end
 def test_globs_are_linear():
-    start = perf_counter()
     assert not matches_glob("*a" * 120 + "*b", "a" * 100_000)
-    assert perf_counter() - start < 0.5
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from service.domain.attempts import Flag, Outcome, OutcomeClass
 from service.sender import SenderLimits
+from tests.support.ports import find_free_port
 from tests.support.receivers import NO_CONTENT, OK, answering, in_turn, receive, segments, silent
 from tests.support.senders import BODY, Client, open_client
 
@@ -127,8 +128,8 @@ async def test_f17_an_endless_body_is_a_success_at_once(client, framing):
 
     async with receive(endless) as receiver:
         started = time.monotonic()
-        outcome = await client.post(receiver.url())
-        assert time.monotonic() - started < 2
+        outcome = await client.post(receiver.url(), seconds=90)
+        assert time.monotonic() - started < 60  # long before the deadline
         assert outcome.delivered
         assert Flag.BODY_CUT in outcome.flags
         assert len(outcome.excerpt) == 4096
@@ -137,20 +138,21 @@ async def test_f17_an_endless_body_is_a_success_at_once(client, framing):
 
 
 async def test_f17_a_body_that_stalls_does_not_delay_the_outcome(client):
-    async with receive(answering(H + b"content-length: 100\r\n\r\n", b"some", pause=10)) as receiver:
+    async with receive(answering(H + b"content-length: 100\r\n\r\n", b"some", pause=90)) as receiver:
         started = time.monotonic()
-        outcome = await client.post(receiver.url())
-    assert time.monotonic() - started < 2
+        outcome = await client.post(receiver.url(), seconds=90)
+    assert time.monotonic() - started < 60  # long before the deadline
     assert outcome.delivered
     assert Flag.BODY_INCOMPLETE in outcome.flags
 
 
 async def test_f18_a_slow_drip_ends_at_the_total_deadline(client):
     said = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n"
-    async with receive(answering(*segments(said, 1), pause=0.02)) as receiver:
+    async with receive(answering(*segments(said, 1), pause=0.1)) as receiver:
         started = time.monotonic()
-        outcome = await client.post(receiver.url(), seconds=0.6)
-    assert 0.5 < time.monotonic() - started < 2
+        outcome = await client.post(receiver.url(), seconds=3)
+    assert time.monotonic() - started > 2.9
+    assert len(said) * 0.1 > 8  # when the whole answer would have been there
     assert (outcome.kind, outcome.status) == (OutcomeClass.TIMEOUT, None)
 
 
@@ -204,7 +206,7 @@ async def test_f20_an_end_before_any_answer_is_a_failed_attempt_without_a_second
 )
 async def test_f21_no_status_is_invented_for_what_is_no_answer(client, said):
     async with receive(answering(said)) as receiver:
-        outcome = await client.post(receiver.url(), seconds=2)
+        outcome = await client.post(receiver.url())
     assert (outcome.kind, outcome.status) == (OutcomeClass.PROTOCOL_ERROR, None)
 
 
@@ -271,7 +273,7 @@ async def test_f23_every_other_status_is_a_failure_with_that_status(client, stat
 @pytest.mark.parametrize("line", ["HTTP/2.0 200 OK", "HTTP/1.1 000 OK", "HTTP/1.1 2000 OK", "ICY 200 OK"])
 async def test_f23_odd_versions_and_codes_are_no_answer(client, line):
     async with receive(answering(f"{line}\r\ncontent-length: 0\r\n\r\n".encode())) as receiver:
-        outcome = await client.post(receiver.url(), seconds=2)
+        outcome = await client.post(receiver.url())
     check(client, outcome, OutcomeClass.PROTOCOL_ERROR, "f23", line)
 
 
@@ -297,7 +299,7 @@ async def test_interim_answers_are_skipped_and_101_is_a_failure(client):
         assert (await client.post(receiver.url())).delivered
     switching = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"
     async with receive(answering(switching)) as receiver:
-        outcome = await client.post(receiver.url(), seconds=2)
+        outcome = await client.post(receiver.url(), seconds=30 if client.product else 2)  # the reference waits for more
         assert not outcome.delivered
         if client.product:
             assert (outcome.kind, outcome.status) == (OutcomeClass.HTTP_ERROR, 101)
@@ -317,9 +319,7 @@ async def test_what_is_sent_is_what_was_given_byte_for_byte(client):
 
 async def test_nothing_listens_or_nobody_answers(client):
     async with receive(silent) as receiver:
-        started = time.monotonic()
-        outcome = await client.post(receiver.url(), seconds=0.3)
+        outcome = await client.post(receiver.url(), seconds=3)
     assert outcome.kind is OutcomeClass.TIMEOUT
-    assert time.monotonic() - started < 2
-    outcome = await client.post(receiver.url())
+    outcome = await client.post(f"http://127.0.0.1:{find_free_port()}/")
     assert (outcome.kind, outcome.detail) == (OutcomeClass.CONNECT_ERROR, "refused")

@@ -60,8 +60,18 @@ async def test_a_connection_is_not_kept_when_the_answer_says_so(client, said):
 
 
 async def test_a_slow_body_is_drained_in_the_background_and_the_connection_kept(client):
-    async with receive(answering(H + b"content-length: 4\r\n\r\n", b"late", pause=0.06)) as receiver:
+    concluded = asyncio.Event()
+
+    async def late(visit: Visit):
+        while True:
+            await visit.request()
+            await visit.say(H + b"content-length: 4\r\n\r\n")
+            await concluded.wait()
+            await visit.say(b"late")
+
+    async with receive(late) as receiver:
         outcome = await client.post(receiver.url())
+        concluded.set()
         assert (outcome.delivered, outcome.flags, outcome.excerpt) == (True, {Flag.BODY_INCOMPLETE}, b"")
         while not client.sender.connections[1]:
             await asyncio.sleep(0.005)
@@ -71,7 +81,7 @@ async def test_a_slow_body_is_drained_in_the_background_and_the_connection_kept(
 
 async def test_a_body_in_a_second_segment_right_behind_is_in_the_excerpt():
     said = answering(H + b"content-length: 4\r\n\r\n", b"soon", pause=0.001)
-    async with open_client(limits=SenderLimits(body_grace=2)) as client, receive(said) as receiver:
+    async with open_client(limits=SenderLimits(body_grace=30)) as client, receive(said) as receiver:
         outcome = await client.post(receiver.url())
     assert (outcome.excerpt, outcome.flags) == (b"soon", frozenset())
 
@@ -108,8 +118,8 @@ async def test_f22_bytes_on_an_idle_connection_close_it_and_cost_the_receiver_it
         answering(NO_CONTENT, b"HTTP/1.1 500 Late\r\ncontent-length: 0\r\n\r\n", pause=0.01)
     ) as receiver:
         assert (await client.post(receiver.url())).delivered
-        await asyncio.sleep(0.05)
-        assert client.sender.connections == (0, 0)
+        while client.sender.connections != (0, 0):
+            await asyncio.sleep(0.005)
         assert (await client.post(receiver.url())).delivered
         assert client.sender.connections[1] == 0
     assert receiver.visits == 2
@@ -191,8 +201,8 @@ async def test_a_connect_that_hangs_ends_at_the_connect_deadline_and_the_next_ad
                 started = time.monotonic()
                 outcome = await client.post(f"http://hooks.example:{port}/", connect=0.3)
                 assert (outcome.kind, outcome.detail) == (OutcomeClass.CONNECT_TIMEOUT, "tcp")
-                assert 0.25 < time.monotonic() - started < 2
-                outcome = await client.post(f"http://two.example:{port}/", connect=0.4)
+                assert 0.25 < time.monotonic() - started < 20  # and not at the end of it all, after 30
+                outcome = await client.post(f"http://two.example:{port}/", connect=8)
                 assert (outcome.kind, outcome.detail) == (OutcomeClass.CONNECT_ERROR, "refused")
 
 
@@ -234,8 +244,8 @@ async def test_no_descriptors_left_is_our_own_fault_and_idle_connections_give_th
             for each in held:
                 each.close()
         assert caught.value.kind == "descriptors"
-        await asyncio.sleep(0.01)
-        assert client.sender.connections == (0, 0)
+        while client.sender.connections != (0, 0):
+            await asyncio.sleep(0.005)
         assert other.visits == 0
 
 
@@ -267,12 +277,11 @@ async def test_f15_the_senders_own_headers_cannot_be_replaced(client):
 
 async def test_f02_f03_a_hundred_hanging_attempts_do_not_hold_up_another(client):
     async with receive(silent) as hanging, receive(answering(NO_CONTENT)) as fast, asyncio.TaskGroup() as group:
-        stuck = [group.create_task(client.post(hanging.url(), seconds=30)) for _ in range(100)]
+        stuck = [group.create_task(client.post(hanging.url(), seconds=120)) for _ in range(100)]
         while len(hanging.requests) < 100:
             await asyncio.sleep(0.01)
-        started = time.monotonic()
         assert (await client.post(fast.url())).delivered
-        assert time.monotonic() - started < 1
+        assert not any(task.done() for task in stuck)  # it waited for none of them
         for task in stuck:
             task.cancel()
 
@@ -284,8 +293,10 @@ async def test_the_duration_is_that_of_the_receiver(client):
         await visit.say(OK)
 
     async with receive(slow) as receiver:
+        started = time.monotonic()
         outcome = await client.post(receiver.url())
-    assert 0.19 < outcome.duration < 1
+        took = time.monotonic() - started
+    assert 0.19 < outcome.duration <= took
 
 
 async def proxying(visit: Visit, said: bytes = b"HTTP/1.1 200 Connected\r\n\r\n"):
@@ -343,7 +354,7 @@ async def test_a_proxy_that_cannot_reach_the_receiver_speaks_for_it(status, kind
 
 async def test_a_proxy_that_does_not_answer_connect_in_time_is_a_connect_timeout():
     async with receive(silent) as proxy, open_client(proxy=Proxy("127.0.0.1", proxy.port)) as client:
-        outcome = await client.post("http://127.0.0.1:9/", connect=0.2)
+        outcome = await client.post("http://127.0.0.1:9/", connect=3)
     assert (outcome.kind, outcome.detail) == (OutcomeClass.CONNECT_TIMEOUT, "proxy")
 
 
@@ -364,7 +375,7 @@ def test_the_same_on_uvloop():
             for _ in range(3):
                 assert (await client.post(receiver.url())).delivered
             assert receiver.visits == 1
-            assert (await client.post(mute.url(), seconds=0.2)).kind is OutcomeClass.TIMEOUT
+            assert (await client.post(mute.url(), seconds=3)).kind is OutcomeClass.TIMEOUT
             outcome = await client.post(f"http://127.0.0.1:{find_free_port()}/")
             assert (outcome.kind, outcome.detail) == (OutcomeClass.CONNECT_ERROR, "refused")
             async with receive(answering(OK, then="reset")) as liar:
@@ -407,8 +418,8 @@ async def test_a_hop_that_was_lost_before_its_request_is_a_reset(client):
 
 async def test_the_deadline_during_a_body_keeps_the_outcome():
     said = answering(H + b"content-length: 9\r\n\r\npart")
-    async with open_client(limits=SenderLimits(body_grace=5)) as client, receive(said) as receiver:
-        outcome = await client.post(receiver.url(), seconds=0.2)
+    async with open_client(limits=SenderLimits(body_grace=30)) as client, receive(said) as receiver:
+        outcome = await client.post(receiver.url(), seconds=3)
     assert (outcome.status, outcome.excerpt, outcome.flags) == (200, b"part", {Flag.BODY_INCOMPLETE})
 
 

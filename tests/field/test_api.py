@@ -109,7 +109,7 @@ async def test_f58_a_disabled_webhook_says_why_and_since_when(api, database):
         await api.put(HOOK, {"url": receiver.url()})
         await api.finish("nov")
         await until(lambda: role.watcher.disabled, "the disable")
-        shown = (await api.get(HOOK)).json
+    shown = (await api.get(HOOK)).json
     assert (shown["state"], shown["reason"]) == ("disabled", "gone")
     assert "410" in shown["state_detail"] and shown["state_at"] and shown["last_error"] == "gone 410"
     (delivery,) = await api.deliveries()

@@ -29,15 +29,14 @@ async def test_f03_one_hanging_host_does_not_eat_the_slots(database):
         Queue(database) as queue,
         deliver(database, max_in_flight=20, drain=0.1) as role,
     ):
-        await queue.deliveries(await queue.webhook(hanging.url()), 200)
+        await queue.deliveries(await queue.webhook(hanging.url(), timeout_seconds=30.0), 200)
         await until(lambda: hanging.requests)
-        started = time.monotonic()
         (delivery_id,) = await queue.deliveries(await queue.webhook(fast.url()))
         await until(lambda: fast.requests)
-        assert time.monotonic() - started < 1.0
         await queue.wait("deliveries_done", "delivery_id = $1", delivery_id)
+        assert {outcome.kind for outcome, *_ in role.watcher.attempts} <= {OutcomeClass.DELIVERED}  # none ended first
         assert len(hanging.requests) == 1  # unproven: one at a time
-        assert role.parts.slots.in_flight == 1
+        await until(lambda: role.parts.slots.in_flight == 1)
 
 
 @pytest.mark.parametrize("tenants", ["one", "many"])
@@ -58,7 +57,7 @@ async def test_f03_more_hanging_webhooks_than_the_buffer_holds_keep_nobody_out(d
         await queue.deliveries(well, 100)
         await queue.wait("deliveries_done", "state = 4", count=101)
         assert role.parts.slots.waiting < role.parts.slots.buffer.size
-    assert len(hanging.requests) <= 20  # the address is shared, so its unproven half of a half stays
+        assert hanging.live <= 20  # the address is shared, so its unproven half of a half stays
 
 
 async def test_f02_a_wait_for_a_slot_is_measured_apart_and_signed_after(database):
@@ -88,7 +87,8 @@ def _header(request, name):
 
 
 async def test_f35_failures_of_one_second_spread_over_the_jitter(database):
-    async with receive(answering(FAIL)) as receiver, Queue(database) as queue, deliver(database):
+    defaults = build_defaults(Schedule((timedelta(seconds=300),), 0.2))
+    async with receive(answering(FAIL)) as receiver, Queue(database) as queue, deliver(database, defaults=defaults):
         hook = await queue.webhook(receiver.url(), kind=WebhookKind.ONE_SHOT, max_in_flight=100)
         for _ in range(4):
             await queue.deliveries(await queue.webhook(receiver.url(), max_in_flight=100), 8)
@@ -99,9 +99,10 @@ async def test_f35_failures_of_one_second_spread_over_the_jitter(database):
             FROM deliveries AS d JOIN attempts AS a USING (delivery_id)"""
         )
     waits = sorted(row["wait"] for row in rows)
-    assert waits[0] >= 4.0
-    assert waits[-1] <= 6.0 + 1.0
-    assert len({round(wait, 2) for wait in waits}) > 20
+    assert waits[0] >= 240.0
+    assert waits[-1] <= 360.0 + 30.0  # and what the attempt took
+    assert waits[-1] - waits[0] > 50.0
+    assert len({round(wait, 1) for wait in waits}) > 20
 
 
 async def test_f39_retry_after_on_a_failure_holds_everything_of_its_webhook(database):
@@ -189,23 +190,23 @@ async def test_f53_every_attempt_has_the_same_id_and_bytes(database):
 
 async def test_f54_an_answer_within_the_timeout_counts_and_one_after_it_is_tried_again(database):
     async with Receiver() as receiver, Queue(database) as queue, deliver(database, drain=0.2) as role:
-        hook = await queue.webhook(receiver.url, timeout_seconds=1.0)
         slow, late = receiver.hold(), receiver.hold()
-        await queue.deliveries(hook, 1)
+        await queue.deliveries(await queue.webhook(receiver.url, timeout_seconds=30.0, retry_schedule=[3600]), 1)
         await receiver.wait_for(1)
         await asyncio.sleep(0.5)
         slow.release()
         await queue.wait("deliveries_done", "state = 4")
-        await queue.deliveries(hook, 1)
+        await queue.deliveries(await queue.webhook(receiver.url, timeout_seconds=3.0, retry_schedule=[3600]), 1)
         await queue.wait("deliveries", "state = 1 AND last_class = 'timeout'")
         late.release()
+        await until(lambda: len(role.watcher.attempts) == 2)
         kinds = Counter(outcome.kind for outcome, *_ in role.watcher.attempts)
     assert kinds == {OutcomeClass.DELIVERED: 1, OutcomeClass.TIMEOUT: 1}
     assert role.watcher.attempts[0][0].duration >= 0.4
 
 
 async def test_f55_deliveries_are_independent_and_say_which_is_newer(database):
-    schedule = Schedule((timedelta(seconds=3),), 0.2)
+    schedule = Schedule((timedelta(seconds=300),), 0.2)
     script = in_turn(answering(FAIL, then="close"), answering(NO_CONTENT))
     async with (
         receive(script) as receiver,
@@ -214,23 +215,27 @@ async def test_f55_deliveries_are_independent_and_say_which_is_newer(database):
     ):
         hook = await queue.webhook(receiver.url())
         await queue.deliveries(hook, generation=1)
-        await until(lambda: receiver.requests)
+        await queue.wait("deliveries", "state = 1 AND lease_token IS NULL")
         await queue.deliveries(hook, generation=2)
-        await queue.wait("deliveries_done", "state = 4", count=2)
+        await queue.wait("deliveries_done", "state = 4 AND generation = 2")
+        await queue.shift(360)
+        await queue.wait("deliveries_done", "state = 4 AND generation = 1")
     assert [request.get("webhook-generation") for request in receiver.requests] == ["1", "2", "1"]
 
 
 async def test_f56_the_duration_is_the_receivers(database):
     async with Receiver() as receiver, Queue(database) as queue, deliver(database):
         held = receiver.hold()
-        hook = await queue.webhook(receiver.url)
+        hook = await queue.webhook(receiver.url, timeout_seconds=30.0)
+        started = time.monotonic()
         (delivery_id,) = await queue.deliveries(hook)
         await receiver.wait_for(1)
         await asyncio.sleep(0.3)
         held.release()
         await queue.wait("deliveries_done", "state = 4")
+        took = time.monotonic() - started
         (attempt,) = await queue.attempts(delivery_id)
-    assert 250 <= attempt["duration_ms"] < 1_500
+    assert 250 <= attempt["duration_ms"] <= took * 1000
 
 
 async def test_f57_nothing_goes_to_a_deleted_webhook(database):

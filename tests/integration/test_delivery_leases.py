@@ -282,10 +282,10 @@ async def test_buffered_leases_are_renewed_and_then_handed_back(database, sender
         await queue.deliveries(hook, 2)
         await until(lambda: role.parts.slots.waiting == 2)
         claimer = role.parts.engine._parts.claimer
-        role.clock.added = 35.0
         before = await queue.connection.fetchval(
             "SELECT min(lease_until) FROM deliveries WHERE delivery_id <> $1", first
         )
+        role.clock.added = 35.0
         await claimer.keep_leases()
         after = await queue.connection.fetchval(
             "SELECT min(lease_until) FROM deliveries WHERE delivery_id <> $1", first
@@ -314,7 +314,7 @@ async def test_an_attempt_that_its_lease_does_not_cover_does_not_start(database,
 
 
 async def test_a_stop_hands_back_what_waits_and_lets_attempts_end(database, sender):
-    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+    async with Queue(database) as queue, deliver(database, sender=sender, drain=60.0) as role:
         hook, first = await start_one(queue, sender)
         await queue.deliveries(hook, 3)
         await until(lambda: role.parts.slots.waiting == 3)

@@ -315,7 +315,7 @@ async def test_a_large_replay_needs_a_dry_run(api, monkeypatch):
 async def test_a_failed_redeliver_leaves_everything_as_it_was(api, database):
     refusing = answering(b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n")
     async with receive(refusing) as receiver, Queue(database) as queue, deliver(database, sealer=SEALER):
-        await api.put(HOOK, {"url": receiver.url()})
+        await api.put(HOOK, {"url": receiver.url(), "retry_schedule": [3600]})
         await api.finish("nov")
         await queue.wait("deliveries", "state = 1")
         (waiting,) = await api.deliveries()
@@ -352,7 +352,7 @@ async def test_another_url_reaches_an_attempt_that_is_on_the_wire(api, database)
     ):
         await api.put(HOOK, {"url": old.url()})
         await api.finish("nov")
-        await asyncio.wait_for(asked.wait(), 20)
+        await asyncio.wait_for(asked.wait(), 60)
         assert (await api.put(HOOK, {"url": new.url()})).json["result"] == "url_changed"
         release.set()
         await queue.wait("deliveries_done", "state = 4")
@@ -375,7 +375,7 @@ async def test_a_pause_and_an_enable_beside_a_running_engine(api, database):
 async def test_attempt_numbers_grow_while_the_schedule_starts_over(api, database):
     refusing = answering(b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n")
     async with receive(refusing) as receiver, Queue(database) as queue, deliver(database, sealer=SEALER):
-        await api.put(HOOK, {"url": receiver.url()})
+        await api.put(HOOK, {"url": receiver.url(), "retry_schedule": [3600]})
         await api.finish("nov")
         for count in (1, 2, 3):
             await queue.wait("deliveries", "state = 1 AND lease_token IS NULL AND attempts = $1", count)

@@ -56,7 +56,7 @@ class Story:
             await self.api.finish("invoices-nov", "doc_late")
         else:
             await self.queue.wait("deliveries_done", "state = 4")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await self.queue.count("deliveries"):
                     await asyncio.sleep(0.01)
         state = "held" if what == "waiting" else "delivered"

@@ -114,6 +114,6 @@ def try_operation(operation, base, headers):
     @given(operation.as_strategy())
     def one(case):
         case.headers = {**(case.headers or {}), **headers}
-        case.validate_response(case.call(base_url=base, timeout=20), checks=CHECKS)
+        case.validate_response(case.call(base_url=base, timeout=120), checks=CHECKS)
 
     one()

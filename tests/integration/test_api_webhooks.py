@@ -224,7 +224,16 @@ async def test_stats_come_from_roll_ups(api):
     assert stats["last_day"] == hour
 
 
-async def test_the_longest_queues_are_told_apart_without_counting_them(api):
+@pytest.fixture
+async def without_statistics(api):
+    """Emptying a table leaves what is known of its values, and the server looks at them when it finds the time."""
+    await api.connection.execute("ALTER TABLE deliveries SET (autovacuum_enabled = off)")
+    await api.connection.execute("DELETE FROM pg_statistic WHERE starelid = 'deliveries'::regclass")
+    yield
+    await api.connection.execute("ALTER TABLE deliveries RESET (autovacuum_enabled)")
+
+
+async def test_the_longest_queues_are_told_apart_without_counting_them(api, without_statistics):
     for name in ("long", "longer", "short"):
         await make(api, id=name, event_types=["*"])
     await api.finish("nov", "a")

@@ -169,9 +169,17 @@ async def throw(port: int, data: bytes) -> bytes:
             pass
         return answer
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         _, answer = await asyncio.gather(send(), receive())
     writer.transport.abort()
+    return answer
+
+
+async def throw_in_time(port: int, data: bytes) -> bytes:
+    """The same for what gets an answer; a connection that was too late with its head, on a busy machine, gets none."""
+    async with asyncio.timeout(60):
+        while not (answer := await throw(port, data)):
+            await asyncio.sleep(0.01)
     return answer
 
 
@@ -190,11 +198,11 @@ async def test_any_bytes_get_an_answer_below_500_or_an_end(port, log):
     quoted = {name: answer for name, answer in answers.items() if b"aiohttp" in answer or b"Traceback" in answer}
     assert not quoted
     assert [event for event in log.events if event["event"] != "malformed_request"] == []
-    assert statuses(await throw(port, GET + b"host: x\r\nconnection: close\r\n\r\n")) in ([200], [404])
+    assert statuses(await throw_in_time(port, GET + b"host: x\r\nconnection: close\r\n\r\n")) in ([200], [404])
 
 
 async def test_bytes_that_are_no_http_get_a_problem_that_does_not_quote_them(port, log):
-    answer = await throw(port, GET + b"authorization: Bearer secret-of-someone\r\nbroken header\r\n\r\n")
+    answer = await throw_in_time(port, GET + b"authorization: Bearer secret-of-someone\r\nbroken header\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
     assert b"application/problem+json" in head
@@ -208,10 +216,12 @@ async def test_bytes_that_are_no_http_get_a_problem_that_does_not_quote_them(por
 
 
 async def test_a_thousand_bad_connections_are_a_line_or_two(port, log):
+    began = asyncio.get_running_loop().time()
     for _ in range(25):
         await asyncio.gather(*(throw(port, b"\xff\r\n\r\n") for _ in range(40)))
+    took = asyncio.get_running_loop().time() - began
     lines = log.stream.getvalue().count("malformed_request")
-    assert 1 <= lines <= 25  # at most one a second, however long this took
+    assert 1 <= lines <= 2 + took  # at most one a second
 
 
 @pytest.mark.parametrize(
@@ -229,7 +239,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(port, log, start):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(start)
     dripping = asyncio.get_running_loop().create_task(drip(writer))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with suppress(ConnectionError):
             assert await reader.read() == b""
     dripping.cancel()
@@ -241,7 +251,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(port, log, start):
 async def test_a_body_that_drips_ends_in_408(database, monkeypatch):
     monkeypatch.setattr("service.api.reading.read_body.__defaults__", (0.3,))
     async with running_api(database, bounds=BOUNDS) as api:
-        answer = await throw(
+        answer = await throw_in_time(
             int(api.base.rpartition(":")[2]), PUT + b"connection: close\r\ncontent-length: 100\r\n\r\n{"
         )
     assert statuses(answer) == [408]
@@ -260,7 +270,7 @@ async def test_an_endless_head_is_not_read_on(port, endless):
     writer.write(GET + b"x-1: ")
     sent = 0
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sent < 1 << 30:
                 writer.write(endless)
                 await writer.drain()
@@ -280,9 +290,7 @@ async def test_connections_above_the_limit_are_refused_and_the_others_live(log):
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         assert await throw(port, GET + b"host: x\r\n\r\n") == b""
         kept[0][1].transport.abort()
-        async with asyncio.timeout(10):
-            while not (answer := await throw(port, GET + b"host: x\r\nconnection: close\r\n\r\n")):
-                await asyncio.sleep(0.01)
+        answer = await throw_in_time(port, GET + b"host: x\r\nconnection: close\r\n\r\n")
         assert statuses(answer) == [200]
         for _, writer in kept:
             writer.transport.abort()
@@ -295,7 +303,7 @@ async def test_an_own_fault_on_a_port_is_logged_with_its_traceback(log, monkeypa
 
     monkeypatch.setattr(OpsApp, "livez", broken)
     async with opened_ops(BOUNDS) as port:
-        answer = await throw(port, GET + b"host: x\r\n\r\n")
+        answer = await throw_in_time(port, GET + b"host: x\r\n\r\n")
     assert statuses(answer) == [500]
     assert b"boom" not in answer
     (event,) = log.events

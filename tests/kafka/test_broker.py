@@ -26,7 +26,7 @@ async def test_a_frozen_broker_answers_when_thawed(kafka, topic):
         sent = await producer.send(topic, b"two")
         assert not (await asyncio.wait({asyncio.ensure_future(sent)}, timeout=0.2))[0]
         kafka.thaw()
-        await asyncio.wait_for(sent, 30)
+        await asyncio.wait_for(sent, 60)
     assert len(await read(kafka, topic, 2)) == 2
 
 

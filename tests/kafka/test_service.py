@@ -62,7 +62,7 @@ async def test_a_broker_restart_in_the_middle(kafka, topic, settings, new_servic
             await receiver.wait_for(50)
             await kafka.restart(kill=kill)
             accepted = len(load.accepted)
-            await receiver.wait_for(lambda: len(receiver.arrivals) > accepted + 50, within=60)
+            await receiver.wait_for(lambda: len(receiver.arrivals) > accepted + 50, within=120)
         await receiver.wait_for(all_delivered(receiver, load))
         await tenant.quiet()
         ledger = Ledger(receiver)
@@ -94,7 +94,7 @@ def ports_of(settings):
 
 
 async def until_both_consume(*services):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         before = [await applied(service) for service in services]
         while any(now <= then + 20 for now, then in zip([await applied(s) for s in services], before, strict=True)):
             await asyncio.sleep(0.1)

@@ -43,7 +43,7 @@ async def prepare_schema(dsn: str) -> str:
     return dsn
 
 
-async def eventually(check: Callable, seconds: float = 30.0):
+async def eventually(check: Callable, seconds: float = 60.0):
     """Wait until `check()`, awaited if need be, is true; return what it gave."""
     async with asyncio.timeout(seconds):
         while True:
@@ -166,7 +166,7 @@ class Running:
     def heard(self, event: str) -> list[dict]:
         return [fields for name, fields in self.told if name == event]
 
-    async def end(self, seconds: float = 20.0) -> float:
+    async def end(self, seconds: float = 60.0) -> float:
         """Ask it to stop; how long that took."""
         began = asyncio.get_running_loop().time()
         self.stop.set()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import re
+import secrets
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlsplit
@@ -126,14 +127,14 @@ async def test_no_canary_gets_out(canaries, new_database, new_service, broker, t
         await create_topic(broker, name, 1)
     async with every_failure(tmp_path) as (urls, names), opened_topic(broker, topic, 1) as opened:
         kafka = {"kafka_bootstrap_servers": broker, "kafka_topics": topic, "kafka_group_id": topic}
-        more = {"dns_servers": names, "connect_timeout": "500ms", "kafka_dlq_topic": f"{topic}-dead", **kafka}
+        more = {"dns_servers": names, "connect_timeout": "3s", "kafka_dlq_topic": f"{topic}-dead", **kafka}
         settings = secret_settings(canaries, database, **more)
         async with new_service(settings) as service, new_tenant(service, opened) as tenant:
             tenant.api = tenant.api.with_key(await make_key(settings, tenant.tenant_id, canaries))
             await register_all(tenant.api, urls, canaries)
             assert await find_in_refusals(service, tenant.api, canaries) == {}
             await produce_everything(tenant, broker, topic, canaries)
-            await eventually(lambda: says(service, *(f'"outcome":"{kind}"' for kind in CLASSES)))
+            await eventually(lambda: has_met_every_class(service, tenant), every=8)
             assert await find_in_api(tenant.api, canaries) == {}
             assert await find_in_open_pages(service, canaries) == {}
             assert await find_in_commands(settings, database, canaries) == {}
@@ -178,6 +179,14 @@ async def says(service, *words: str) -> bool:
     return all(word in said for word in words)
 
 
+async def has_met_every_class(service, tenant) -> bool:
+    """Whether all have happened by now. What a busy machine made a timeout of gets another chance: one more job."""
+    if await says(service, *(f'"outcome":"{kind}"' for kind in CLASSES)):
+        return True
+    await tenant.produce(completed(f"once-more-{secrets.token_hex(4)}"))
+    return False
+
+
 async def make_key(settings, tenant_id: str, canaries: Canaries) -> str:
     """By the command line, which prints it this once."""
     roles = [word for role in ("read", "write", "ingest") for word in ("--role", role)]
@@ -198,7 +207,7 @@ async def register_all(api, urls, canaries: Canaries) -> None:
             "custom_headers": {"X-Api-Token": canaries["header"]},
             "event_types": ["*"],
             "retry_schedule": LATER,
-            "timeout_seconds": 1,
+            "timeout_seconds": 5 if name == "timeout" else 15,
         }
         await api.post("/v1/webhooks", webhook)
 
@@ -252,7 +261,7 @@ async def find_in_raw_answers(service, canaries: Canaries) -> dict[str, list[str
         for url in (service.api_url, service.ops_url):
             reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
             writer.write(head.replace(b"\r\n", b"\r\nhost: x\r\nconnection: close\r\n", 1))
-            found[f"{url} {head[:40]}"] = canaries.find(await asyncio.wait_for(reader.read(), 20))
+            found[f"{url} {head[:40]}"] = canaries.find(await asyncio.wait_for(reader.read(), 60))
             writer.transport.abort()
     return found
 

@@ -110,7 +110,7 @@ async def write_to_both(tenant, batches, build):
 
 
 async def assert_each_is_told_once(tenant, receiver, batches, jobs):
-    await receiver.wait_for(lambda: len(receiver.arrivals) >= len(batches), within=60)
+    await receiver.wait_for(lambda: len(receiver.arrivals) >= len(batches), within=180)
     await tenant.quiet()
     assert len(receiver.arrivals) == len(batches) == len(receiver.message_ids)
     told = {arrival.data["batch"]["name"]: arrival.data for arrival in receiver.arrivals}
@@ -389,7 +389,7 @@ async def test_trace_11_a_topic_that_is_read_again_sends_nothing(own_service, ow
     await finish_with_two(batch)
     await own_tenant.produce(completed("single", webhook_url=receiver.url))
     await receiver.wait_for(lambda: count_finishes(receiver, 1) == 2)
-    await batch.produce(queued("C"), completed("C"), completed("A", generation=2))
+    await batch.produce(queued("C"), completed("A", generation=2), completed("C"))
     await receiver.wait_for(lambda: count_finishes(receiver, 2) == 2)
     await own_tenant.quiet()
     before = len(receiver.arrivals)
@@ -445,7 +445,7 @@ async def test_trace_13_both_secrets_verify_during_the_overlap_and_one_after_it(
     old = (await batch.register(receiver))["secret"]
     await finish_with_two(batch)
     await receiver.wait_for(1)
-    rotated = await batch.post("webhook/rotate-secret", {"overlap_seconds": 3})
+    rotated = await batch.post("webhook/rotate-secret", {"overlap_seconds": 10})
     new = rotated["secret"]
     await tell_again(batch, receiver)
     overlap_ends = datetime.fromisoformat(rotated["previous_valid_until"]).timestamp()
@@ -469,7 +469,7 @@ async def test_trace_14_ten_thousand_jobs_stay_below_the_cap(tenant, receiver):
     batch = tenant.batch("archive", total=10_000)
     secret = (await batch.register(receiver))["secret"]
     await batch.produce(*(completed(f"doc_{number:05}") for number in range(10_000)))
-    await receiver.wait_for(1, within=60)
+    await receiver.wait_for(1, within=180)
     await tenant.quiet()
     (arrival,) = receiver.arrivals
     data = arrival.verify(secret).data

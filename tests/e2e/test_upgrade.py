@@ -41,7 +41,7 @@ async def set_oldest(database, release):
         await connection.execute("UPDATE schema_info SET oldest_code = $1", release)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 async def test_the_oldest_release_that_the_schema_serves_goes_on_while_it_is_replaced(
     new_database, new_service, receiver, tmp_path
 ):

@@ -6,13 +6,14 @@ from tests.e2e.load import Ledger
 from tests.e2e.story import completed, new_tenant, queued
 from tests.support.dumping import dump, restore
 from tests.support.receiving import Answer, Receiver
-from tests.support.service import expire_leases
+from tests.support.service import eventually, expire_leases
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 TENANT_JOBS = {"event_types": ["*"], "scopes": ["job"], "max_in_flight": 20}
 SINCE = {*(f"after-{number}" for number in range(20)), "before-1", "batch-0-C", "batch-1-B", "batch-2-B"}
 """Jobs that finish after the backup."""
+FINISHED_BEFORE = 9  # five of no batch, an A of each batch, and a B
 
 
 @pytest.fixture
@@ -28,12 +29,12 @@ async def test_a_restored_backup_delivers_every_finish_since_under_the_ids_that_
 ):
     backup = tmp_path / "backup"
     async with new_service.fork(settings) as service, new_tenant(service, opened) as tenant:
-        await tenant.register(receiver, **TENANT_JOBS)
+        told = await tenant.register(receiver, **TENANT_JOBS)
         await tenant.register(down, **{**TENANT_JOBS, "retry_schedule": [5] * 30})
         batches = [tenant.batch(f"batch-{number}") for number in range(3)]
         for batch in batches:
             await batch.register(receiver)
-        await before_the_backup(tenant, batches, receiver, down)
+        await before_the_backup(tenant, batches, told, down)
         await dump(settings["WEBHOOKD_DATABASE_URL"], backup)
         known_before = set(Ledger(receiver).by_message)
         await after_the_backup(tenant, batches)
@@ -66,14 +67,20 @@ async def test_a_restored_backup_delivers_every_finish_since_under_the_ids_that_
     what_was_pending_is_sent_with_the_same_bytes(down, refused)
 
 
-async def before_the_backup(tenant, batches, receiver, down):
+async def before_the_backup(tenant, batches, told, down):
     """Some have finished, one is to run again, two batches are half done; and one receiver has refused everything."""
     await tenant.produce(*(completed(f"before-{number}") for number in range(5)))
     for batch in batches:
         await batch.produce(completed(f"{batch.name}-A"), queued(f"{batch.name}-B"))
     await batches[0].produce(completed(f"{batches[0].name}-B"))
     await tenant.caught_up()
-    await receiver.wait_for(lambda: {"batch-0"} <= told_batches(receiver))
+    await batches[0].delivery("delivered", webhook=(await batches[0].webhook())["webhook_id"])
+
+    async def all_are_recorded():
+        deliveries = await tenant.deliveries(webhook=told["webhook_id"])
+        return [each["state"] for each in deliveries] == ["delivered"] * FINISHED_BEFORE
+
+    await eventually(all_are_recorded)
     await down.wait_for(5)
     await tenant.until_known("batch-2-B")
 
@@ -85,10 +92,6 @@ async def after_the_backup(tenant, batches):
     await batches[0].produce(completed(f"{batches[0].name}-C"))
     for batch in batches[1:]:
         await batch.produce(completed(f"{batch.name}-B"))
-
-
-def told_batches(receiver):
-    return {arrival.data["batch"]["name"] for arrival in receiver.arrivals if arrival.data["scope"] == "batch"}
 
 
 def what_was_pending_is_sent_with_the_same_bytes(receiver, refused):

@@ -49,7 +49,7 @@ async def test_the_bench_runs_through():
         cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(), 100)
+        stdout, stderr = await asyncio.wait_for(process.communicate(), 250)
     finally:
         if process.returncode is None:
             process.kill()

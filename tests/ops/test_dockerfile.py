@@ -113,7 +113,7 @@ def environ_of(replay, **settings):
 def run(replay, *words, **settings):
     command = [*as_user(), *replay.command(IMAGE.command("ENTRYPOINT")), *words]
     result = subprocess.run(
-        command, env=environ_of(replay, **settings), cwd="/", capture_output=True, text=True, timeout=60, check=False
+        command, env=environ_of(replay, **settings), cwd="/", capture_output=True, text=True, timeout=180, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -165,7 +165,7 @@ async def test_the_service_runs_as_the_user_on_a_read_only_tree(replay, new_data
         *(*as_user(), *words), env=environ_of(replay, **settings), cwd="/", stderr=subprocess.PIPE
     )
     try:
-        started = await asyncio.wait_for(wait_for(process.stderr, "started"), 30)
+        started = await asyncio.wait_for(wait_for(process.stderr, "started"), 90)
         status = Path(f"/proc/{process.pid}/status").read_text()
         async with (
             aiohttp.ClientSession() as client,
@@ -177,7 +177,7 @@ async def test_the_service_runs_as_the_user_on_a_read_only_tree(replay, new_data
             assert re.search(r"^NoNewPrivs:\t1$", status, flags=re.MULTILINE)
         assert not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()  # no shell, no helper
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(drained(process), 20) == 0
+        assert await asyncio.wait_for(drained(process), 60) == 0
     finally:
         if process.returncode is None:
             process.kill()

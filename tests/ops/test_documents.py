@@ -56,7 +56,7 @@ def test_what_the_security_page_names_exists():
 def test_every_command_in_the_readme_exists():
     named = set(re.findall(r"^webhookd (\w+).* # ", README, flags=re.MULTILINE))
     shown = subprocess.run(
-        [sys.executable, "-m", "service", "--help"], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-m", "service", "--help"], capture_output=True, text=True, check=True, timeout=120
     ).stdout
     assert named
     assert {name for name in named if not re.search(rf"^\s+{name}\s", shown, flags=re.MULTILINE)} == set()

@@ -26,7 +26,7 @@ def _sbom(tmp_path_factory):
         f"SBOM={file}",
         f"BIN={Path(sys.executable).parent}",
     ]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return json.loads(file.read_text())
 

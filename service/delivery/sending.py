@@ -33,6 +33,7 @@ class Crew:
         self._free: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
+        self._later: asyncio.TimerHandle | None = None
         self.on_done: Callable[[int], object] = lambda _: None
 
     def start(self, group: asyncio.TaskGroup) -> None:
@@ -56,9 +57,15 @@ class Crew:
         else:
             self._woken -= 1
 
+    def _wake_later(self) -> None:
+        self._later = None
+        self.wake()
+
     async def finish(self, seconds: float) -> None:
         """Let running attempts end, at most so long; then cut the rest. Nothing new starts."""
         self._group = None
+        if self._later is not None:
+            self._later.cancel()
         self._woken += len(self._free)
         for future in self._free:
             if not future.done():
@@ -87,6 +94,8 @@ class Crew:
                 if self._slots.listed and self._slots.in_flight < self._slots.limit:
                     self.wake()
                 return row
+            if self._later is None and (pause := self._slots.find_pause(now)):
+                self._later = asyncio.get_running_loop().call_later(pause, self._wake_later)
             future = asyncio.get_running_loop().create_future()
             self._free.append(future)
             await future

@@ -17,6 +17,8 @@ from service.delivery.roster import LaneTerms, Roster
 
 SLOW_AFTER: Final = 1.0
 SMALLEST_BUFFER: Final = 64
+UNPROVEN_AT_ONCE: Final = 100
+UNPROVEN_APART: Final = 0.02
 _ORDERS: Final = tuple(tuple(Standing((first + turn) % 3) for turn in range(3)) for first in range(3))
 
 
@@ -24,8 +26,10 @@ class Slots:
     """Deliveries that wait for a slot, and the attempts that have one.
 
     Lanes that have not proven themselves run one attempt at a time. Those of their attempts that last longer than a
-    second hold at most a quarter of the slots as far as suspects go, and half with new lanes. One tenant has at most half
-    of the slots while another waits; one tenant and host at most 50. ``listed`` counts lanes that may start something.
+    second hold at most a quarter of the slots as far as suspects go, and half with new lanes. Once a hundred of their
+    attempts are in flight, no more than 50 a second start, so that those which hang neither start nor time out in step.
+    One tenant has at most half of the slots while another waits; one tenant and host at most 50. ``listed`` counts lanes
+    that may start something.
     """
 
     def __init__(self, limit: int, buffer: int | None = None) -> None:
@@ -41,6 +45,8 @@ class Slots:
         self._on_wire: set[tuple[int, int]] = set()
         self._behind_wire: dict[tuple[int, int], list[ReadyDelivery]] = {}
         self.listed = 0
+        self._unproven = 0
+        self._unproven_from = float("-inf")
         self.slow = 0
         self.in_flight = 0
 
@@ -66,12 +72,19 @@ class Slots:
             return None
         if self._young:
             self._age(now - SLOW_AFTER)
-        while lane := self._next_lane():
+        while lane := self._next_lane(now):
             row = self._start(lane)
             if row is not None:
                 row.started = now
+                if not row.proven:
+                    self._unproven_from = now + UNPROVEN_APART
                 return row
         return None
+
+    def find_pause(self, now: float) -> float:
+        """Seconds until an attempt may start that waits only for not being in step with others; 0 if none does."""
+        waits = self.listed and self.in_flight < self.limit and self._is_crowded(now)
+        return self._unproven_from - now if waits else 0.0
 
     def done(self, row: ReadyDelivery, standing: Standing | None = None) -> None:
         """Give the slot back; ``standing`` is what the attempt showed about the receiver, None for nothing."""
@@ -199,20 +212,24 @@ class Slots:
                 row.slow = True
                 self.slow += 1
 
-    def _next_lane(self) -> Lane | None:
+    def _next_lane(self, now: float) -> Lane | None:
         """Take the lane whose turn it is out of the ready queue."""
         self._turn = (self._turn + 1) % 3
-        fair = max(1, self.limit // 2)
-        return self._find_lane(fair) or self._find_lane(self.limit)
+        fair, crowded = max(1, self.limit // 2), self._is_crowded(now)
+        return self._find_lane(fair, crowded=crowded) or self._find_lane(self.limit, crowded=crowded)
 
-    def _find_lane(self, per_tenant: int) -> Lane | None:
+    def _find_lane(self, per_tenant: int, *, crowded: bool) -> Lane | None:
         for standing in _ORDERS[self._turn]:
             ring = self._rings[standing]
-            if ring and (standing is Standing.PROVEN or self.slow < self._slow_limits[standing]):
+            if ring and (standing is Standing.PROVEN or (not crowded and self.slow < self._slow_limits[standing])):
                 lane = self._find_in_ring(ring, standing, per_tenant)
                 if lane is not None:
                     return lane
         return None
+
+    def _is_crowded(self, now: float) -> bool:
+        """Whether so many attempts of unproven lanes are in flight that the next one has to keep its distance."""
+        return self._unproven >= UNPROVEN_AT_ONCE and now < self._unproven_from
 
     def _find_in_ring(self, ring: deque[Tenant], standing: Standing, per_tenant: int) -> Lane | None:
         """The next tenant's next lane. At most two tenants can be over half, so at most two are passed over."""
@@ -259,6 +276,7 @@ class Slots:
         if lane.tokens is not None:
             lane.tokens -= 1
         if not row.proven:
+            self._unproven += 1
             self._young.append(row)
 
     def _list(self, lane: Lane) -> None:
@@ -282,6 +300,7 @@ class Slots:
         """Undo what ``_count`` did, and let go on who waited for it."""
         lane = self._roster.get(row.lane)
         row.running = False
+        self._unproven -= not row.proven
         self.in_flight -= 1
         self.slow -= row.slow
         row.slow = False

@@ -192,7 +192,7 @@ async def _let_hang(stage: Stage, receiver: Clocked, queue: Queue, tenants: int)
     urls, before = [receiver.other_url], await receiver.count_hanging()
     keys: Sequence[int] = await register(queue, urls, stage.scale.hanging, tenants=tenants, first=HEALTHY)
     await fill(queue.connection, keys, stage.new_name("hang"), HANGING_EACH * stage.scale.hanging, body=HANGING_BODY)
-    expected = min(50, stage.scale.hanging) if tenants == 1 else stage.scale.hanging // 4  # 50: of a tenant at a host
+    expected = min(50, stage.scale.hanging) if tenants == 1 else stage.scale.hanging // 8  # 50: of a tenant at a host
     deadline = time.monotonic() + 20
     while await receiver.count_hanging() - before < expected:
         if time.monotonic() > deadline:

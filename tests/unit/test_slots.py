@@ -265,6 +265,32 @@ def test_lanes_that_have_not_proven_themselves_leave_proven_ones_half_of_the_buf
     assert slots.list_rooms()[7_777] >= 10
 
 
+def test_attempts_of_lanes_that_are_not_proven_start_apart_once_there_are_many():
+    slots = Slots(1_000)
+    for lane in range(300):
+        fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
+    first = take_all(slots)
+    assert len(first) == 100
+    assert slots.find_pause(0.0) == pytest.approx(0.02)
+    assert slots.take(0.01) is None
+    assert slots.take(0.02) is not None
+    assert slots.take(0.02) is None
+    fill(slots, 999, 1, proven(), "well")
+    assert slots.take(0.02).lane == 999
+    slots.done(first[0], Standing.PROVEN)
+    slots.done(first[1], Standing.PROVEN)
+    assert slots.find_pause(0.02) == 0.0, "there are fewer than a hundred again"
+    assert slots.take(0.02) is not None
+
+
+def test_who_waits_for_a_slot_does_not_wait_for_time():
+    slots = Slots(110)
+    for lane in range(300):
+        fill(slots, lane, 1, new(host=f"h{lane}") if lane < 105 else proven(host=f"h{lane}"), f"t{lane}")
+    assert len(take_all(slots)) == 110
+    assert slots.find_pause(0.0) == 0.0
+
+
 def test_one_tenant_has_half_of_the_buffer():
     slots = Slots(50, buffer=100)
     fill(slots, 1, 50, proven(), "big")

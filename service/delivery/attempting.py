@@ -1,7 +1,8 @@
 """One attempt: look again, sign, send, decide, hand the outcome over.
 
 Belongs here: the order of these steps and everything that can stop them. Does not belong here: whose turn it is
-(``slots``), the HTTP exchange (``service.sender``), writing (``recording``).
+(``slots``), the HTTP exchange (``service.sender``), writing (``recording``), the fields of its log line
+(``describing``).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Final, Protocol
 
 from service.delivery.catalog import NO_PAUSES, Catalog
 from service.delivery.decisions import (
-    Undelivered,
     decide_attempt,
     decide_without_attempt,
     describe_outcome,
     end_without_attempt,
 )
+from service.delivery.describing import describe_attempt, describe_decision, describe_delivery
 from service.delivery.entries import Entry
 from service.delivery.instants import DatabaseClock, Monotonic
 from service.delivery.lanes import Standing
@@ -28,13 +29,12 @@ from service.delivery.ready import ReadyDelivery
 from service.delivery.recording import Recorder
 from service.delivery.slots import Slots
 from service.delivery.spans import AttemptSpan, AttemptSpans
-from service.delivery.subjects import describe_subject
 from service.domain.attempts import Outcome, OutcomeClass, OwnFault, TenantBusy
 from service.domain.deliveries import Reason, State
 from service.domain.outbound import OutboundRequest, Route
 from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
-from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace, trace_id_of
+from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace
 
 OWN_FAULT_WAIT: Final = 5.0
 COOL_OFF: Final = 1.0
@@ -307,43 +307,6 @@ def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | N
     )
     block = entry.block + own.encode()
     return block + compile_trace(trace) if trace else block
-
-
-def describe_delivery(row: ReadyDelivery, entry: Entry, trace: str | None = None) -> dict[str, object]:
-    """Which delivery a log line is about; ``trace`` is the message's unless the attempt has a trace of its own."""
-    fields: dict[str, object] = {
-        "delivery_id": f"dlv_{row.delivery_id}",
-        "message_id": row.message_id,
-        "webhook_id": entry.webhook_id,
-        "tenant_id": row.tenant_id,
-        **describe_subject(row.body),
-        "attempt": row.number,
-    }
-    trace = trace or row.trace
-    return {**fields, "trace_id": trace_id_of(trace)} if trace else fields
-
-
-def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome, trace: str | None = None) -> dict[str, object]:
-    """The fields that every log line about an attempt has."""
-    return {
-        **describe_delivery(row, entry, trace),
-        "outcome": outcome.kind.value,
-        "status": outcome.status,
-        "detail": outcome.detail,
-        "duration": round(outcome.duration, 3),
-        "origin": entry.origin,
-    }
-
-
-def describe_decision(undelivered: Undelivered) -> dict[str, object]:
-    """What a failed attempt led to."""
-    decision = undelivered.decision
-    return {
-        "state": decision.state.value,
-        "reason": None if decision.reason is None else decision.reason.value,
-        "next_attempt_at": decision.next_attempt_at,
-        "retry_after_clamped": decision.clamped,
-    }
 
 
 def _clean(text: str) -> str:

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from service.lifecycle import Rng, SystemClock, SystemRng, run_on_uvloop
 from service.store.migrating import migrate
-from service.tools.demo_receiver import Receipt, SampleReceiver
+from service.tools.demo_receiver import COLUMNS, Receipt, SampleReceiver
 from service.tools.embedded import embedded_broker, embedded_postgres
 
 TENANT, BATCH, TOPIC = "acct_demo", "invoices-nov", "extraction.jobs"
@@ -225,7 +225,7 @@ async def _produce(parts: Parts, event_type: str, job_id: str, *, status: str, g
 
 
 def _report(console: Console, receipts: list[Receipt]) -> bool:
-    table = Table("webhook-id", "attempt", "generation", "jobs", "signature", "answer", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(*COLUMNS, box=SIMPLE_HEAD, pad_edge=False)
     for receipt in receipts:
         table.add_row(*receipt.cells())
     console.print(table)

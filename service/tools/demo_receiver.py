@@ -15,6 +15,8 @@ import orjson
 from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
+COLUMNS = ("webhook-id", "attempt", "generation", "jobs", "signature", "answer")
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -33,7 +35,7 @@ class Receipt:
         return int(self.data["batch"]["generation"])
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row of the demo's table."""
+        """Return the row of the demo's table, under ``COLUMNS``."""
         counts = self.data["counts"]
         return (
             f"{self.message_id[:12]}…",

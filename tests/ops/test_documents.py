@@ -13,12 +13,13 @@ from standardwebhooks import Webhook
 from service import __version__
 from service.config import Settings, render_reference
 from service.config.loading import SECRETS
+from service.tools.demo_receiver import COLUMNS, Receipt
 from tests.support.documents import PAGE, ROOT, render
 
 SECURITY = ROOT / "SECURITY.md"
 README = (ROOT / "README.md").read_text()
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-FIELD_CASES = 74  # failures of other senders, F1 to F74
+FIELD_CASES = 75  # failures of other senders, F1 to F75
 TEXT = '{"type":"extraction.completed","data":{"name":"Grüße 🧾"}}'
 
 
@@ -60,6 +61,24 @@ def test_every_command_in_the_readme_exists():
     ).stdout
     assert named
     assert {name for name in named if not re.search(rf"^\s+{name}\s", shown, flags=re.MULTILINE)} == set()
+
+
+def test_the_readmes_demo_ends_as_the_demo_does():
+    shown = README.partition("`make demo` ends like this:")[2].split("```")[1].splitlines()
+    assert tuple(shown[1].split()) == COLUMNS
+    receipts = [
+        Receipt(
+            f"msg_{first}{'0' * 24}", attempt, b"", True, answered, {"batch": {"generation": finish}, "counts": counts}
+        )
+        for first, attempt, finish, counts, answered in (
+            ("0b6f1c8d", "1", 1, {"succeeded": 2, "failed": 1}, 503),
+            ("0b6f1c8d", "2", 1, {"succeeded": 2, "failed": 1}, 200),
+            ("5d7e92b1", "1", 2, {"succeeded": 3, "failed": 0}, 200),
+        )
+    ]
+    rows = [re.split(r" {2,}", line.strip()) for line in shown if line.startswith(" msg_")]
+    assert rows == [list(receipt.cells()) for receipt in receipts]
+    assert f"[green]{shown[-1]}[/]" in (ROOT / "service" / "tools" / "demo.py").read_text()
 
 
 def test_the_readme_is_as_long_as_a_reader_bears():

@@ -107,7 +107,7 @@ DATABASE = (
     ),
     Panel(
         "Clock, this machine minus the database",
-        "Deliveries use the database's clock; a machine that differs stamps logs and judges the age of events wrongly.",
+        "Everything that counts goes by the database's clock; a machine that differs stamps its log lines and spans wrongly.",
         (Query("max by (instance) (webhookd_clock_skew_seconds{…})", "{{instance}}"),),
         unit="s",
         signed=True,

@@ -65,7 +65,7 @@ WHICH = (
     Panel(
         "Which webhook is it?",
         "No metric names a tenant or a webhook. Ask the API with an operator key:\n\n"
-        "* `GET /v1/operator/top?by=failing`: most failed attempts\n"
+        "* `GET /v1/operator/top?by=failing`: open breaker, longest without a success\n"
         "* `GET /v1/operator/top?by=pending`: most deliveries waiting\n"
         "* `GET /v1/operator/top?by=oldest`: longest overdue\n"
         "* `GET /v1/operator/top?by=slots`: most slots in use\n\n"

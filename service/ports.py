@@ -1,6 +1,7 @@
 """Values that cross between the use cases and the edges, shared by more than one of them.
 
-Belongs here: plain records of what is to be written or was read; tuples, since one is made per delivery. A protocol lives next to its one user instead.
+Belongs here: plain records of what is to be written or was read; tuples, since one is made per delivery. A protocol
+lives next to its one user instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What callers send: one model a body, one a query. The OpenAPI document is made from these.
 
-Belongs here: fields and their types. Does not belong here: what the service answers (``views``).
+Belongs here: fields and their types. Does not belong here: what the service answers (``answers``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Durations as people write them in settings: ``24h``, ``5s``, ``1h30m``, ``400d``, ``250ms``, or bare seconds.
 
-Belongs here: reading and writing that one grammar. Which durations a setting allows is in ``schema``.
+Belongs here: reading and writing that one grammar. Which durations a setting allows is in ``fields``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one HTTP attempt came to, as a value that the sender makes and the state table reads.
 
-Belongs here: the closed set of outcome words (chapter "What an answer means") and the record of one attempt.
+Belongs here: the closed set of outcome words (chapter 3, "What an answer means") and the record of one attempt.
 Does not belong here: what happens next (``outcomes``) and how the attempt is made (``service.sender``).
 """
 

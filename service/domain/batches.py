@@ -1,7 +1,7 @@
-"""The batch aggregate: members, ``all_done``, generations, status, times, settling (chapter "Batch rules").
+"""The batch aggregate: members, ``all_done``, generations, status, times, settling (chapter 1, "Batch rules").
 
 Belongs here: everything that one incarnation decides by itself, on counters, so that an event's cost does not grow with
-the batch. Does not belong here: which incarnation a reference means (``naming``), what a job's run is (``jobs``).
+the batch. Does not belong here: which incarnation a reference means (``incarnations``), what a job's run is (``jobs``).
 """
 
 from __future__ import annotations

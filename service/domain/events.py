@@ -39,8 +39,8 @@ class JobEvent:
     ``job_id`` is empty for ``batch.*``. ``generation`` and ``attempts`` are None when the event does not say; a job
     event without a generation means 1. ``status`` is the producer's own word. Times are aware UTC. ``metadata`` is
     the raw JSON text of an object, never re-encoded. ``anomalies`` are kinds of ``event_anomalies_total`` that reading
-    found. ``silent`` is set when the record is from before the service's first start and too old to notify about. ``trace`` is its context
-    (``service.domain.traces``).
+    found. ``silent`` is set when the record is from before the service's first start and too old to notify about.
+    ``trace`` is its context (``service.domain.traces``).
     """
 
     event_id: str

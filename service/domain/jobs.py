@@ -1,7 +1,7 @@
-"""The run of a job: what an event does to it (chapter "Job rules").
+"""The run of a job: what an event does to it (chapter 1, "Job rules").
 
 Belongs here: statuses, their order, and the merge of one event into one job. Does not belong here: which batch a
-reference means (``naming``), what a batch makes of its members (``batches``), who is told (``routing``).
+reference means (``incarnations``), what a batch makes of its members (``batches``), who is told (``routing``).
 """
 
 from __future__ import annotations

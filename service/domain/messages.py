@@ -1,4 +1,4 @@
-"""What a message says: bodies of both scopes, cut to the cap (chapter "Body").
+"""What a message says: bodies of both scopes, cut to the cap (chapter 3, "Body").
 
 Belongs here: the fields and their order, and what is cut. Bytes come from an ``Encoder`` that the edge hands in, since
 metadata has to pass through as the raw text it came in. Ids are made in ``identity``.

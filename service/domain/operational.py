@@ -1,6 +1,6 @@
 """What the service tells about its own work: webhooks that were disabled, deliveries that were given up.
 
-Belongs here: the types, ids and data of operational messages (chapter "Body"). Does not belong here: who is subscribed
+Belongs here: the types, ids and data of operational messages (chapter 3, "Body"). Does not belong here: who is subscribed
 (``webhooks.matches``) and noticing that something happened (``upkeep.operational``).
 """
 

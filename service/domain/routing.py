@@ -1,4 +1,4 @@
-"""Which destinations get a message (chapter "Which destinations get a message").
+"""Which destinations get a message (chapter 1).
 
 Belongs here: the choice among known webhooks. Does not belong here: looking them up, and what becomes of a delivery.
 """

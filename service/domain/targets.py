@@ -127,8 +127,8 @@ def parse_url(text: str, policy: EgressPolicy, tenant: str = "") -> Target | Ref
 def judge_address(address: Address, policy: EgressPolicy, host: str, port: int, tenant: str = "") -> Refusal | None:
     """None when this address, which ``host`` is or was resolved to, may be dialled.
 
-    Deny entries win, also over the IPv4 address inside an IPv6 one, which the system may dial; metadata addresses open only when an allow entry is exactly that address; then allow entries for
-    the address or the host; then the table.
+    Deny entries win, also over the IPv4 address inside an IPv6 one, which the system may dial; metadata addresses open
+    only when an allow entry is exactly that address; then allow entries for the address or the host; then the table.
     """
     inner = unwrap_nat64(address, policy.nat64)
     hidden = {address, inner, *embedded_addresses(address)}

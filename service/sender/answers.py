@@ -1,7 +1,7 @@
 """One answer, from its first byte to the end of its body (RFC 9112): bytes in, facts out, no socket in sight.
 
 Belongs here: status line, header block, interim answers, body framing, the excerpt and the flags. Does not belong
-here: what a status means (``outcomes`` of this package) and connections.
+here: what a status means (``verdicts``) and connections.
 
 An answer counts as one when its whole header block is there and valid; from then on nothing that the body does changes
 it. Whatever is strange about a body only costs the connection.

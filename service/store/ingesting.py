@@ -1,4 +1,4 @@
-"""The ingest transaction: locks, aggregates in, aggregates out (chapter "Locking").
+"""The ingest transaction: locks, aggregates in, aggregates out (chapter 1, "Locking").
 
 Belongs here: what only ingest and settling need of the store. Does not belong here: what an event means
 (``domain.workspace``) and who is told (``ingest.announcing``).

@@ -67,7 +67,7 @@ class Release:
         self._on_exhausted = on_exhausted
 
     async def run_once(self) -> None:
-        """Let go what is free, end what has waited for too long; every ten seconds or so."""
+        """Let go what is free, end what has waited for too long; every few seconds."""
         if await self._store.release_free(AT_ONCE):
             self._on_due()
         aged = await self._store.age_out(AT_ONCE)

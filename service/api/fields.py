@@ -6,7 +6,6 @@ Belongs here: what one field may hold, by the domain's own bounds. Does not belo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -96,11 +95,6 @@ def _utc(value: datetime) -> datetime:
 def format_instant(at: datetime) -> str:
     """Write an instant in UTC with microseconds and ``Z``."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-
-
-def mask_headers(headers: Mapping[str, str]) -> list[str]:
-    """Show the names of custom headers, never their values."""
-    return list(headers)
 
 
 _INSTANT = {"type": "string", "format": "date-time"}

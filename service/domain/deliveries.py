@@ -85,17 +85,8 @@ class Change(NamedTuple):
     clears: frozenset[Recall] = frozenset()
 
 
-class Birth(NamedTuple):
-    """The state a delivery is made in."""
-
-    state: State
-    reason: Reason | None = None
-
-
 FINISHED: Final = frozenset({State.DELIVERED, State.FAILED, State.SUPERSEDED, State.CANCELED})
 WAITING: Final = frozenset({State.PENDING, State.RETRYING, State.HELD})
-AGING: Final = frozenset({Reason.PAUSED, Reason.DISABLED})  # only these two age into held_too_long
-RELEASED_BY_ENABLE: Final = frozenset({Reason.PAUSED, Reason.DISABLED, Reason.INTERNAL_ERROR})
 HOLDS: Final = frozenset({Recall.PAUSED, Recall.DISABLED})
 
 _DUE: Final[Mapping[Event, Change]] = {
@@ -149,12 +140,6 @@ _REDELIVER_WEBHOOK: Final = {
     WebhookState.PAUSED: CallRefused.WEBHOOK_PAUSED,
     WebhookState.DISABLED: CallRefused.WEBHOOK_DISABLED,
 }
-_BIRTHS: Final = {
-    None: Birth(State.FAILED, Reason.DESTINATION_MISSING),
-    WebhookState.ENABLED: Birth(State.PENDING),
-    WebhookState.PAUSED: Birth(State.HELD, Reason.PAUSED),
-    WebhookState.DISABLED: Birth(State.HELD, Reason.DISABLED),
-}
 
 
 def find_change(state: State, event: Event) -> Change | None:
@@ -165,16 +150,6 @@ def find_change(state: State, event: Event) -> Change | None:
 def combine_recalls(old: Recall | None, new: Recall) -> Recall:
     """The flag that stays when two things happen while one attempt is on the wire: the more final one."""
     return new if old is None else min(old, new, key=_RECALL_RANK.__getitem__)
-
-
-def find_birth(webhook: WebhookState | None, *, signable: bool = True) -> Birth:
-    """State of a new delivery for a webhook in this state (None: unknown or deleted).
-
-    ``signable`` is False for a one-shot of a tenant without a default secret.
-    """
-    if webhook is WebhookState.ENABLED and not signable:
-        return Birth(State.HELD, Reason.NO_SIGNING_KEY)
-    return _BIRTHS[webhook]
 
 
 def find_redeliver_refusal(state: State, webhook: WebhookState | None, *, force: bool) -> CallRefused | None:
@@ -196,13 +171,3 @@ def find_cancel_refusal(state: State) -> CallRefused | None:
 def is_expired(first_due_at: datetime, total: timedelta, now: datetime) -> bool:
     """Whether a delivery behind an open breaker has had its time: first due time plus the schedule's total."""
     return now >= later(first_due_at, total)
-
-
-def is_aged_out(reason: Reason, held_at: datetime, total: timedelta, now: datetime, *, newest_of_batch: bool) -> bool:
-    """Whether a held delivery becomes ``held_too_long``; a batch's newest finish never does."""
-    return reason in AGING and not newest_of_batch and now > later(held_at, total)
-
-
-def resume_clock(first_due_at: datetime, held_at: datetime, now: datetime) -> datetime:
-    """The first due time after a release: time in pause or disable does not count against the schedule."""
-    return later(first_due_at, max(now - held_at, now - now))

@@ -70,11 +70,6 @@ class Profile:
         """The public word for a producer's word, ``none`` for one that makes no member, None for an unknown one."""
         return None if word is None else self.status.get(word)
 
-    def find_terminal_status(self, word: str | None) -> str | None:
-        """As ``find_status``, but only for the end of a run: None sends a ``job.completed`` to the dead letters."""
-        public = self.find_status(word)
-        return public if public in TERMINAL_WORDS else None
-
     def find_error_code(self, word: str | None, subject_status: str | None) -> str | None:
         """What fills an empty ``error_code``: the word ``expired`` of a run that failed so, else ``quarantined``."""
         if word == EXPIRED and self.find_status(word) == "failed":

@@ -108,7 +108,7 @@ class PutPlan:
     """What to write, in one transaction.
 
     ``settings`` and ``standing`` are to be stored; ``new_revision`` when either changed, so that buffered deliveries of
-    the old one go back. ``make_secret``: draw one and show it. ``clear_health``: forget breaker, hold and failures.
+    the old one go back. ``clear_health``: forget breaker, hold and failures.
     ``restart_waiting``: unfinished deliveries get a fresh schedule, due now, at the new URL; one on the wire is
     flagged ``restart``. ``release``: the webhook was enabled, held deliveries go out, starting with one trial.
     ``newest`` and ``why``: the newest finish (``PATCH``: ``requeue`` means the newest failed one of each batch and job).
@@ -118,7 +118,6 @@ class PutPlan:
     settings: WebhookSettings
     standing: Standing
     new_revision: bool = False
-    make_secret: bool = False
     key_pair: KeyPair = KeyPair.KEEP
     clear_health: bool = False
     restart_waiting: bool = False
@@ -169,7 +168,6 @@ def _plan_create(request: WebhookRequest, batch: BatchFacts) -> PutPlan:
         settings=request.settings,
         standing=ENABLED,
         new_revision=True,
-        make_secret=request.secret is None,
         key_pair=KeyPair.ADD if request.settings.signing is Signing.ED25519 else KeyPair.KEEP,
         newest=newest,
         why=why,

@@ -23,8 +23,6 @@ HOLD_CAP: Final = timedelta(hours=1)
 HOLD_STATUSES: Final = frozenset({429, 503})
 LAST_INSTANT: Final = datetime.max.replace(tzinfo=UTC)
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_STEP: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _OWS: Final = " \t"
 _SECONDS_DIGITS: Final = 9  # more digits than this are far above the cap, and int() never sees them
 
@@ -114,25 +112,12 @@ def find_schedule_problem(steps: Sequence[timedelta]) -> str | None:
     return None
 
 
-def parse_steps(text: str) -> tuple[timedelta, ...]:
-    """Read ``5s,5m,30m,2h`` (units s, m, h, d; white space around steps is allowed). Raises ValueError."""
-    steps = tuple(_parse_step(part.strip()) for part in text.split(","))
-    if problem := find_schedule_problem(steps):
-        raise ValueError(problem)
-    return steps
-
-
 def parse_seconds(values: Iterable[object]) -> tuple[timedelta, ...]:
     """Read a list of whole seconds, the form of the API. Raises ValueError for anything but bounded integers."""
     steps = tuple(_parse_whole(value) for value in values)
     if problem := find_schedule_problem(steps):
         raise ValueError(problem)
     return steps
-
-
-def format_steps(steps: Iterable[timedelta]) -> str:
-    """Write steps as ``parse_steps`` reads them, each in its largest whole unit."""
-    return ",".join(_format_step(int(step.total_seconds())) for step in steps)
 
 
 def grow(base: timedelta, count: int, cap: timedelta, factor: int = 2) -> timedelta:
@@ -172,13 +157,6 @@ def find_hold_until(status: int | None, asked: RetryAfter | None, now: datetime)
     return later(now, min(asked.wait, HOLD_CAP))
 
 
-def _parse_step(text: str) -> timedelta:
-    match = _STEP.fullmatch(text)
-    if match is None:
-        raise ValueError(f"a retry step is a number with a unit s, m, h or d, not {text[:40]!r}")
-    return _bounded(int(match[1]) * _UNITS[match[2]])
-
-
 def _parse_whole(value: object) -> timedelta:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError("a retry step is a whole number of seconds")  # noqa: TRY004 (one kind of error for bad input)
@@ -189,11 +167,6 @@ def _bounded(seconds: int) -> timedelta:
     """A duration that cannot overflow: whatever is out of bounds stays out of bounds, just less so."""
     limit = int(MAX_TOTAL.total_seconds()) + 1
     return timedelta(seconds=max(0, min(seconds, limit)))
-
-
-def _format_step(seconds: int) -> str:
-    unit = next(unit for unit in "dhms" if seconds % _UNITS[unit] == 0)
-    return f"{seconds // _UNITS[unit]}{unit}"
 
 
 def _parse_wait(value: str, now: datetime) -> timedelta | None:

@@ -25,7 +25,6 @@ from service.logs.redaction import Redactor
 Logger = FilteringBoundLogger
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["json", "console"]
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _FIRST = ("at", "level", "event")

@@ -6,7 +6,7 @@ belong here: pausing and enabling themselves (the API).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 AT_ONCE: Final = 1_000
@@ -47,10 +47,7 @@ class Finished(Protocol):
 
 
 class Release:
-    """Rounds over held and waiting deliveries.
-
-    ``on_due`` is called when deliveries became due, ``on_exhausted`` with the ids of those that ended behind a breaker.
-    """
+    """Rounds over held and waiting deliveries. ``on_due`` is called when deliveries became due."""
 
     def __init__(
         self,
@@ -58,13 +55,11 @@ class Release:
         webhooks: ReadableWebhooks,
         finished: Finished,
         on_due: Callable[[], object] = lambda: None,
-        on_exhausted: Callable[[Sequence[int]], object] = lambda _: None,
     ) -> None:
         self._store = store
         self._webhooks = webhooks
         self._finished = finished
         self._on_due = on_due
-        self._on_exhausted = on_exhausted
 
     async def run_once(self) -> None:
         """Let go what is free, end what has waited for too long; every few seconds."""
@@ -73,8 +68,6 @@ class Release:
         aged = await self._store.age_out(AT_ONCE)
         exhausted = await self._store.expire(AT_ONCE)
         self._finished.deliveries_finished("failed", aged + len(exhausted))
-        if exhausted:
-            self._on_exhausted(exhausted)
 
     async def retry_undecryptable(self) -> None:
         """Let deliveries go whose webhook opens again; every minute."""

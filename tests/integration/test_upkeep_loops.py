@@ -14,8 +14,6 @@ from service.upkeep.leading import Loop, Upkeep
 from service.upkeep.partitions import Keeping, PartitionUpkeep
 from tests.support.delivering import Queue, Watcher, until
 
-WEEK = timedelta(weeks=1)
-
 
 def make_stop() -> Stop:
     return Stop(SystemClock(), timedelta(seconds=1))

@@ -91,7 +91,6 @@ def fill_in(expr: str, window: str, **variables: str) -> str:
 
 # --- PromQL -------------------------------------------------------------------------------------------------------
 
-_STRING = re.compile(r'"[^"]*"')
 _SELECTOR = re.compile(r"\b(ALERTS|up|[a-z]+[a-z0-9]*[_:][a-z0-9_:]*)\b(?!\s*\()(\{[^}]*\})?")
 _MATCHER = re.compile(r"\b(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"")
 _LABEL_LISTS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")

@@ -17,13 +17,10 @@ from service.domain.deliveries import (
     Recall,
     State,
     combine_recalls,
-    find_birth,
     find_cancel_refusal,
     find_change,
     find_redeliver_refusal,
-    is_aged_out,
     is_expired,
-    resume_clock,
 )
 from service.domain.outcomes import (
     RULES,
@@ -38,11 +35,11 @@ from service.domain.outcomes import (
     rescue,
     withhold,
 )
-from service.domain.schedule import Schedule, parse_steps
+from service.domain.schedule import Schedule
 from service.domain.webhooks import DisableReason, WebhookState
 
 NOW = datetime(2026, 11, 30, 9, 0, 0, tzinfo=UTC)
-SCHEDULE = Schedule(parse_steps("5s,5m,30m"))
+SCHEDULE = Schedule((timedelta(seconds=5), timedelta(minutes=5), timedelta(minutes=30)))
 FACTS = DeliveryFacts(SCHEDULE, first_due_at=NOW)
 OK = Outcome(OutcomeClass.DELIVERED, 204)
 ERROR = Outcome(OutcomeClass.HTTP_ERROR, 500)
@@ -358,14 +355,6 @@ def test_the_more_final_recall_stays(old, new):
     assert combine_recalls(None, new) is new
 
 
-def test_births():
-    assert find_birth(None) == (State.FAILED, Reason.DESTINATION_MISSING)
-    assert find_birth(WebhookState.ENABLED) == (State.PENDING, None)
-    assert find_birth(WebhookState.PAUSED) == (State.HELD, Reason.PAUSED)
-    assert find_birth(WebhookState.DISABLED) == (State.HELD, Reason.DISABLED)
-    assert find_birth(WebhookState.ENABLED, signable=False) == (State.HELD, Reason.NO_SIGNING_KEY)
-
-
 @pytest.mark.parametrize("state", list(State))
 def test_which_deliveries_may_be_redelivered(state):
     never = {State.IN_FLIGHT: CallRefused.IN_FLIGHT, State.CANCELED: CallRefused.CANCELED}
@@ -382,20 +371,6 @@ def test_only_what_waits_can_be_canceled(state):
     refusal = find_cancel_refusal(state)
     assert (refusal is None) == (state in WAITING)
     assert (refusal is CallRefused.IN_FLIGHT) == (state is State.IN_FLIGHT)
-
-
-def test_held_too_long():
-    held_at = NOW - SCHEDULE.total
-    for reason in Reason:
-        aged = is_aged_out(reason, held_at - seconds(1), SCHEDULE.total, NOW, newest_of_batch=False)
-        assert aged == (reason in {Reason.PAUSED, Reason.DISABLED})
-        assert not is_aged_out(reason, held_at - seconds(1), SCHEDULE.total, NOW, newest_of_batch=True)
-    assert not is_aged_out(Reason.PAUSED, held_at, SCHEDULE.total, NOW, newest_of_batch=False)
-
-
-def test_a_pause_stops_the_schedules_clock():
-    assert resume_clock(NOW - seconds(10), NOW - seconds(7), NOW) == NOW - seconds(3)
-    assert resume_clock(NOW, NOW + seconds(7), NOW) == NOW
 
 
 def test_the_diagram_shows_every_state_and_arrow():

@@ -80,14 +80,6 @@ def test_oatmilk_is_the_example_of_chapter_2():
     assert SHIPPED.find("nobody") is None
 
 
-def test_only_ends_end_a_run():
-    profile = SHIPPED.find("datadistillers")
-    assert profile.find_terminal_status("success") == "succeeded"
-    assert [profile.find_terminal_status(word) for word in ("running", "pending_upload", "succeeded", None)] == [
-        None
-    ] * 4
-
-
 def test_expired_and_quarantined_fill_an_empty_error_code():
     profile = SHIPPED.find("datadistillers")
     assert profile.find_error_code("expired", None) == "expired"

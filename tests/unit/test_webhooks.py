@@ -70,9 +70,7 @@ def test_put_before_the_finish_registers():
         Why.NO_FINISH,
     )
     assert plan.new_revision
-    assert plan.make_secret
     assert not plan.delivery_queued
-    assert not put(secret=KEY).make_secret
 
 
 def test_put_after_an_undelivered_finish_queues_it_once():
@@ -99,7 +97,7 @@ def test_trace_5_the_same_put_again_does_nothing():
             plan = put(ONE, STORED, batch, secret)
             assert plan.result is PutResult.UNCHANGED
             assert plan.why is Why.NOTHING_CHANGED
-            assert not any([plan.new_revision, plan.make_secret, plan.clear_health, plan.restart_waiting, plan.release])
+            assert not any([plan.new_revision, plan.clear_health, plan.restart_waiting, plan.release])
 
 
 def test_puts_are_compared_after_defaults():

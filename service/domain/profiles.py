@@ -91,10 +91,6 @@ class Profile:
         """Whether account webhooks get messages of this scope; a named destination always does."""
         return scope in self.scopes
 
-    def announces(self, word: str | None) -> bool:
-        """Whether a run that ended with this word makes a job message for subscribers (``notify_expired``)."""
-        return self.notify_expired or word != EXPIRED
-
     def find_link(self, scope: Scope, fields: Mapping[str, object]) -> str | None:
         """``links.self``, values percent-encoded; None without a template, or when a value that it needs is missing."""
         template = self.links.get(scope)

@@ -47,7 +47,7 @@ def route_job(
     ``subscribers`` are the tenant's account webhooks by id; ``expired`` says that the producer's word was ``expired``.
     """
     named, missing = _named(job, subscribers)
-    silent = Scope.JOB not in profile.scopes or (expired and not profile.notify_expired)
+    silent = not profile.emits(Scope.JOB) or (expired and not profile.notify_expired)
     chosen = {} if silent else {s.webhook_key: s for s in _matching(job, profile, subscribers.values(), batch_name)}
     if named is not None:
         chosen[named.webhook_key] = named
@@ -69,7 +69,7 @@ def route_batch(
 ) -> tuple[Subscriber, ...]:
     """Choose the destinations of a finish: the batch's own webhook, and the subscribers whose filters match."""
     chosen = {own.webhook_key: own} if own is not None else {}
-    if Scope.BATCH in profile.scopes:
+    if profile.emits(Scope.BATCH):
         for subscriber in subscribers:
             if matches(subscriber.filters, profile.default_type, Scope.BATCH, batch_name):
                 chosen[subscriber.webhook_key] = subscriber
@@ -92,5 +92,5 @@ def _two(job: Job) -> bool:
 def _matching(
     job: Job, profile: Profile, subscribers: Iterable[Subscriber], batch_name: str | None
 ) -> Iterable[Subscriber]:
-    message_type = profile.types.get(job.kind or "", profile.default_type)
+    message_type = profile.find_message_type(Scope.JOB, job.kind)
     return (s for s in subscribers if matches(s.filters, message_type, Scope.JOB, batch_name))

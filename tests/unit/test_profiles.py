@@ -89,13 +89,6 @@ def test_expired_and_quarantined_fill_an_empty_error_code():
     assert SHIPPED.find("native").find_error_code("expired", None) is None
 
 
-def test_expired_runs_are_announced_unless_the_profile_says_no():
-    assert SHIPPED.find("datadistillers").announces("expired")
-    quiet = parse_profile(GOOD)
-    assert not quiet.announces("expired")
-    assert quiet.announces("done")
-
-
 def test_a_profile_needs_only_a_name_and_words():
     profile = parse_profile({"name": "tiny", "status": {"done": "succeeded"}})
     assert profile.scopes == frozenset(Scope)

@@ -39,7 +39,10 @@ class Database(BaseModel):
     )
     database_listen_url: v.Dsn = Field(
         SecretStr(""),
-        description="Direct address for LISTEN when `DATABASE_URL` goes through a transaction pooler.",
+        description=(
+            "Direct address for LISTEN, the leader's lock and migrations "
+            "when `DATABASE_URL` goes through a transaction pooler."
+        ),
         json_schema_extra=_shown("PostgreSQL address", default="as `DATABASE_URL`"),
     )
     database_pool_size: int = Field(10, ge=2, le=200, description="Connections that one process may hold open.")

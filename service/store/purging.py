@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from json import JSONEncoder
@@ -87,11 +86,12 @@ class TenantPurge:
             quiet = 0 if "deliveries" in left else quiet + 1
         return Purged(deleted, left)
 
-    async def write_audit(self, purged: Purged, now: datetime) -> str:
+    async def write_audit(self, purged: Purged) -> str:
         """Note the purge in the audit log, and return what it calls the tenant: a hash, since nothing of it may stay."""
         target = f"tenant sha256:{sha256(self._tenant_id.encode()).hexdigest()}"
         after = {"deleted": dict(purged.deleted), "complete": not purged.left}
         async with self._database.transaction() as session:
+            now = await session.value("transaction_now")
             await write_entry(session, Entry(now, None, ACTOR, "tenant_purge", target, None, after))
         return target
 

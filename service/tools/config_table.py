@@ -6,13 +6,13 @@ Belongs here: printing. What the rows say is made in ``service.config``; secrets
 from __future__ import annotations
 
 import argparse
-import sys
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from service.config import ConfigError, Row, describe, load_configuration
+from service.tools.terminal import escape, refuse
 
 _COLUMNS = ("setting", "value", "source", "default", "range", "meaning")
 
@@ -31,15 +31,12 @@ def run_config() -> int:
     try:
         rows = describe(load_configuration(needs=()))
     except ConfigError as error:
-        for line in error.lines:
-            print(line, file=sys.stderr)
+        refuse(error)
         return 2
     console = Console()
     if not console.is_terminal:  # a pipe or a file wants whole lines to search
         for row in rows:
-            print(
-                _escaped(f"{row.name}={row.value}  # {row.source}; default {row.default}; {row.range}; {row.meaning}")
-            )
+            print(escape(f"{row.name}={row.value}  # {row.source}; default {row.default}; {row.range}; {row.meaning}"))
         return 0
     for group in dict.fromkeys(row.group for row in rows):
         console.print(_table(group, [row for row in rows if row.group == group]))
@@ -51,13 +48,9 @@ def _table(title: str, rows: list[Row]) -> Table:
     table.columns[0].no_wrap = True
     for row in rows:
         cells = (row.name, row.value, row.source, row.default, row.range, row.meaning)
-        table.add_row(*(Text(_escaped(cell.replace("`", ""))) for cell in cells), style=_style(row))
+        table.add_row(*(Text(escape(cell.replace("`", ""))) for cell in cells), style=_style(row))
     return table
 
 
 def _style(row: Row) -> str:
     return "" if row.source == "default" else "bold"
-
-
-def _escaped(text: str) -> str:
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)

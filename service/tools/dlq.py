@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-from service.config import SERVE, ConfigError, Configuration, load_configuration
+from service.config import SERVE, Configuration, load_configuration
 from service.delivery.arrivals import NoEngine
 from service.domain.batches import Settling
 from service.domain.egress import parse_policy
@@ -32,6 +32,7 @@ from service.store.dead_letters import LAST_ID, DeadLetters, DeadLetterSummary, 
 from service.store.ingesting import PostgresIngestStore
 from service.store.routing import OneShots, RoutingCopy
 from service.telemetry import Telemetry
+from service.tools.terminal import escape, refuse, run_with_database
 
 Ingest = Callable[[Poll], Awaitable[PollResult]]
 
@@ -62,19 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command: 0 done, 1 not all of it or the database is away, 2 settings unusable."""
-    try:
-        return asyncio.run(_run(arguments, load_configuration(needs=SERVE)))
-    except (ConfigError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except StoreUnavailable as error:
-        print(f"the database does not answer ({error}): see WEBHOOKD_DATABASE_URL", file=sys.stderr)
-        return 1
+    return run_with_database(lambda: asyncio.run(_run(arguments, load_configuration(needs=SERVE))))
 
 
 async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:
-    dsn = configuration.settings.database_url.get_secret_value()
-    async with Database(dsn, size=2, name="webhookd dlq") as database:
+    async with Database(configuration.database_url(), size=2, name="webhookd dlq") as database:
         letters = DeadLetters(database)
         match arguments.action:
             case "list":
@@ -98,7 +91,7 @@ async def show(letters: DeadLetters, dead_letter_id: int, *, raw: bool) -> int:
     """Print one dead letter; 1 if there is none."""
     letter = await letters.find(dead_letter_id)
     if letter is None:
-        print(f"there is no dead letter {dead_letter_id}", file=sys.stderr)
+        refuse(f"there is no dead letter {dead_letter_id}")
         return 1
     if raw:
         sys.stdout.buffer.write(letter.value or b"")
@@ -175,11 +168,6 @@ def _describe_bytes(data: bytes | None) -> str:
         return "(none)"
     more = f" … {len(data) - _SHOWN_BYTES} B more: show --raw" if len(data) > _SHOWN_BYTES else ""
     return escape(data[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")) + more
-
-
-def escape(text: str) -> str:
-    """Write control characters so that a terminal does not obey them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @asynccontextmanager

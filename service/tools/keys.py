@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from service.config import MIGRATE, ConfigError, load_configuration, parse_duration
+from service.config import MIGRATE, load_configuration, parse_duration
 from service.domain.ids import is_name
-from service.lifecycle import Clock, Rng, SystemClock, SystemRng
-from service.ports import StoreUnavailable
+from service.lifecycle import Rng, SystemRng
 from service.store import keys
 from service.store.audit import Entry, write_entry
 from service.store.database import Database, Session
 from service.store.keys import NewKey, StoredKey
+from service.tools.terminal import escape, refuse, run_with_database
 
 ROLES = ("read", "write", "ingest", "operator")
 ACTOR = "cli"
@@ -42,15 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command: 0 done, 1 no such key or database away, 2 arguments or settings unusable."""
-    try:
-        dsn = load_configuration(needs=MIGRATE).settings.database_url.get_secret_value()
-        return asyncio.run(_run(arguments, dsn))
-    except (ConfigError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except StoreUnavailable as error:
-        print(f"the database does not answer ({error}): see WEBHOOKD_DATABASE_URL", file=sys.stderr)
-        return 1
+    return run_with_database(lambda: asyncio.run(_run(arguments, load_configuration(needs=MIGRATE).database_url())))
 
 
 async def _run(arguments: argparse.Namespace, dsn: str) -> int:
@@ -61,16 +52,15 @@ async def _run(arguments: argparse.Namespace, dsn: str) -> int:
         if arguments.action == "create":
             print(await _create(arguments, database))
             return 0
-        if await revoke_key(database, SystemClock(), arguments.key_id):
+        if await revoke_key(database, arguments.key_id):
             return 0
-    print(f"there is no key {escape(arguments.key_id)}", file=sys.stderr)
+    refuse(f"there is no key {arguments.key_id}")
     return 1
 
 
 async def _create(arguments: argparse.Namespace, database: Database) -> str:
     return await create_key(
         database,
-        SystemClock(),
         SystemRng(),
         tenant_id=arguments.tenant,
         roles=arguments.role,
@@ -92,7 +82,6 @@ def check_roles(tenant_id: str | None, roles: Sequence[str]) -> None:
 
 async def create_key(
     database: Database,
-    clock: Clock,
     rng: Rng,
     *,
     tenant_id: str | None,
@@ -102,16 +91,16 @@ async def create_key(
 ) -> str:
     """Make a key and return it whole; nobody can read it again. Raises ValueError, StoreUnavailable."""
     check_roles(tenant_id, roles)
-    expires_at = None if expires_in is None else clock.now() + expires_in
-    new = NewKey(tenant_id, sorted(set(roles)), description, expires_at)
     async with database.transaction() as session:
+        now = await session.value("transaction_now")  # which the service compares it with
+        new = NewKey(tenant_id, sorted(set(roles)), description, None if expires_in is None else now + expires_in)
         stored, key = await keys.create_key(session, new, ACTOR, rng.token)
-        await _audit(session, clock, stored, "key_create", {"roles": list(stored.roles)})
+        await _audit(session, now, stored, "key_create", {"roles": list(stored.roles)})
     return key
 
 
-async def _audit(session: Session, clock: Clock, key: StoredKey, action: str, after: Mapping[str, Any]) -> None:
-    entry = Entry(clock.now(), key.tenant_id, ACTOR, action, f"key {key.key_id}", None, after)
+async def _audit(session: Session, now: datetime, key: StoredKey, action: str, after: Mapping[str, Any]) -> None:
+    entry = Entry(now, key.tenant_id, ACTOR, action, f"key {key.key_id}", None, after)
     await write_entry(session, entry)
 
 
@@ -136,15 +125,11 @@ def _instant(at: datetime | None) -> str:
     return "-" if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def escape(text: str) -> str:
-    """Write control characters so that a terminal does not obey them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-async def revoke_key(database: Database, clock: Clock, key_id: str) -> bool:
+async def revoke_key(database: Database, key_id: str) -> bool:
     """Revoke a key for good; False when there is none. Raises StoreUnavailable."""
     async with database.transaction() as session:
-        revoked = await keys.revoke_key(session, key_id, clock.now())
+        now = await session.value("transaction_now")
+        revoked = await keys.revoke_key(session, key_id, now)
         if revoked is not None:
-            await _audit(session, clock, revoked, "key_revoke", {"revoked": True})
+            await _audit(session, now, revoked, "key_revoke", {"revoked": True})
     return revoked is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from rich.text import Text
 from service.lifecycle import Clock, Stop, SystemClock, run_on_uvloop, stop_on_signals
 from service.tools.checking import Verdict, check_request
 from service.tools.guesses import ID, guess_key
-from service.tools.keys import escape
+from service.tools.terminal import escape, refuse
 
 DEFAULT_PORT = 9000
 ACCEPTED, REFUSED = 204, 401
@@ -79,14 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command until Ctrl-C: 0 ended, 1 the port is not to be had, 2 arguments unusable."""
     for secret in arguments.secret:
         if problem := guess_key(secret).problem:
-            print(f"--secret: {problem}", file=sys.stderr)
+            refuse(f"--secret: {problem}")
             return 2
     manners = Manners(arguments.status, arguments.delay, arguments.drop)
     listener = Listener(arguments.secret, manners, SystemClock(), Console(highlight=False))
     try:
         return run_on_uvloop(_listen(listener, arguments.host, arguments.port))
     except OSError as error:
-        print(escape(f"cannot listen on {arguments.host}:{arguments.port}: {error}"), file=sys.stderr)
+        refuse(f"cannot listen on {arguments.host}:{arguments.port}: {error}")
         return 1
     except KeyboardInterrupt:
         return 0

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 
-from service.config import MIGRATE, ConfigError, load_configuration
-from service.ports import StoreUnavailable
+from service.config import MIGRATE, load_configuration
 from service.store.database import Database
 from service.store.migrating import SchemaUnfit, is_current, migrate
 from service.store.partitions import Partitions
+from service.tools.terminal import refuse, run_with_database
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,20 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command: 0 done or up to date, 1 to be done (``--check``) or database away, 2 settings unusable."""
+    return run_with_database(lambda: _run(check=arguments.check))
+
+
+def _run(*, check: bool) -> int:
+    """On the direct address, if there is one: a transaction pooler does not keep the lock of a migration."""
+    dsn = load_configuration(needs=MIGRATE).listen_url()
     try:
-        configuration = load_configuration(needs=MIGRATE)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    dsn = configuration.settings.database_url.get_secret_value()
-    try:
-        return asyncio.run(_check(dsn) if arguments.check else _migrate(dsn))
+        return asyncio.run(_check(dsn) if check else _migrate(dsn))
     except SchemaUnfit as refusal:
-        print(refusal, file=sys.stderr)
+        refuse(refusal)
         return 2
-    except StoreUnavailable as error:
-        print(f"the database does not answer ({error}): see WEBHOOKD_DATABASE_URL", file=sys.stderr)
-        return 1
 
 
 async def _check(dsn: str) -> int:

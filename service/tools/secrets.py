@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator, Sequence
 
-from service.config import ConfigError, load_configuration
-from service.lifecycle import Clock, SystemClock
-from service.ports import StoreUnavailable
+from service.config import Configuration, load_configuration
 from service.sealing import Sealer
 from service.store.audit import Entry, write_entry
 from service.store.database import Database
 from service.store.resealing import Resealing, Tally
-from service.tools.keys import ACTOR, escape
+from service.tools.keys import ACTOR
+from service.tools.terminal import escape, run_with_database
 
 _NEEDS = ("database_url", "encryption_keys")
 _SHOWN = 100  # values a column that do not open
@@ -38,37 +36,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_: argparse.Namespace) -> int:
     """Run the command: 0 all is under the first key, 1 not all or the database is away, 2 settings unusable."""
-    try:
-        settings = load_configuration(needs=_NEEDS).settings
-        sealer = Sealer([(key.key_id, key.material) for key in settings.sealing_keys])
-        return asyncio.run(_run(settings.database_url.get_secret_value(), sealer))
-    except (ConfigError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except StoreUnavailable as error:
-        print(f"the database does not answer ({error}): run it again, it goes on where it was", file=sys.stderr)
-        return 1
+    return run_with_database(
+        lambda: asyncio.run(_run(load_configuration(needs=_NEEDS))), "run it again, it goes on where it was"
+    )
 
 
-async def _run(dsn: str, sealer: Sealer) -> int:
-    async with Database(dsn, size=1, command_timeout=300.0, name="webhookd secrets") as database:
-        tallies = await rotate_encryption(database, sealer, SystemClock())
+async def _run(configuration: Configuration) -> int:
+    sealer = Sealer([(key.key_id, key.material) for key in configuration.settings.sealing_keys])
+    async with Database(
+        configuration.database_url(), size=1, command_timeout=300.0, name="webhookd secrets"
+    ) as database:
+        tallies = await rotate_encryption(database, sealer)
     print("\n".join(line for tally in tallies for line in describe(tally)))
     return 1 if any(tally.broken or tally.left for tally in tallies) else 0
 
 
-async def rotate_encryption(database: Database, sealer: Sealer, clock: Clock) -> list[Tally]:
+async def rotate_encryption(database: Database, sealer: Sealer) -> list[Tally]:
     """Seal every column anew, and note it in the audit log if anything was changed. Raises StoreUnavailable."""
     tallies = [tally async for tally in Resealing(database, sealer).run()]
     if any(tally.resealed for tally in tallies):
-        await _audit(database, clock, tallies)
+        await _audit(database, tallies)
     return tallies
 
 
-async def _audit(database: Database, clock: Clock, tallies: Sequence[Tally]) -> None:
+async def _audit(database: Database, tallies: Sequence[Tally]) -> None:
     after = {tally.column: tally.resealed for tally in tallies}
     async with database.transaction() as session:
-        await write_entry(session, Entry(clock.now(), None, ACTOR, "secrets_rotate_encryption", "secrets", None, after))
+        now = await session.value("transaction_now")
+        await write_entry(session, Entry(now, None, ACTOR, "secrets_rotate_encryption", "secrets", None, after))
 
 
 def describe(tally: Tally) -> Iterator[str]:

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping
 
-from service.config import MIGRATE, ConfigError, load_configuration
-from service.lifecycle import Clock, SystemClock
-from service.ports import StoreUnavailable
+from service.config import MIGRATE, load_configuration
 from service.store.database import Database
 from service.store.purging import TenantPurge
-from service.tools.keys import escape
+from service.tools.terminal import refuse, run_with_database
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,20 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command: 0 nothing is left (or counted), 1 rows keep coming or the database is away, 2 refused."""
     if not (arguments.yes or arguments.dry_run):
-        print(
-            escape(f"this erases everything of tenant {arguments.tenant}, for good: say --yes, or --dry-run to count"),
-            file=sys.stderr,
-        )
+        refuse(f"this erases everything of tenant {arguments.tenant}, for good: say --yes, or --dry-run to count")
         return 2
-    try:
-        dsn = load_configuration(needs=MIGRATE).settings.database_url.get_secret_value()
-        return asyncio.run(_run(arguments, dsn))
-    except (ConfigError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except StoreUnavailable as error:
-        print(f"the database does not answer ({error}): run it again, it goes on where it was", file=sys.stderr)
-        return 1
+    return run_with_database(
+        lambda: asyncio.run(_run(arguments, load_configuration(needs=MIGRATE).database_url())),
+        "run it again, it goes on where it was",
+    )
 
 
 async def _run(arguments: argparse.Namespace, dsn: str) -> int:
@@ -58,20 +47,20 @@ async def _run(arguments: argparse.Namespace, dsn: str) -> int:
         if arguments.dry_run:
             print("\n".join(describe(await purge.count())))
             return 0
-        return await erase(purge, SystemClock())
+        return await erase(purge)
 
 
-async def erase(purge: TenantPurge, clock: Clock) -> int:
+async def erase(purge: TenantPurge) -> int:
     """Erase, note it in the audit log, print what was deleted; 1 if rows kept coming. Raises StoreUnavailable."""
     if not await purge.count():
         print("there is nothing of this tenant")
         return 0
     purged = await purge.run()
-    target = await purge.write_audit(purged, clock.now())
+    target = await purge.write_audit(purged)
     print("\n".join([*describe(purged.deleted), f"noted in the audit log as: {target}"]))
     if purged.left:
         told = ", ".join(f"{count} {table}" for table, count in purged.left.items())
-        print(f"NOT ALL: {told} are there still. Stop what sends events for this tenant; run it again", file=sys.stderr)
+        refuse(f"NOT ALL: {told} are there still. Stop what sends events for this tenant; run it again")
     return 1 if purged.left else 0
 
 

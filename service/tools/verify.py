@@ -16,8 +16,8 @@ from pathlib import Path
 from service.lifecycle import Clock, SystemClock
 from service.tools.checking import Verdict, check_request
 from service.tools.guesses import ID, Headers, find_named
-from service.tools.keys import escape
 from service.tools.records import RecordUnavailable, fetch_record
+from service.tools.terminal import escape, refuse
 from service.tools.traces import SPAN, Record
 
 MAX_BYTES = 64 << 20
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         headers, body = read_capture(arguments.headers, arguments.body)
         record = _fetch_record(arguments, headers)
     except (OSError, ValueError, RecordUnavailable) as error:
-        print(escape(str(error)), file=sys.stderr)
+        refuse(error)
         return 2
     now = _now(SystemClock()) if arguments.at is None else arguments.at
     verdict = check_request(headers, body, arguments.secret, now, record=record, span=SPAN)

@@ -52,23 +52,31 @@ async def test_tests_are_limited_per_webhook_and_tenant(database):
 
 
 async def test_keys_from_the_command_line(api, database):
-    clock, rng = SystemClock(), SystemRng()
+    rng = SystemRng()
     async with Database(database, size=1) as own:
         key = await keys.create_key(
-            own, clock, rng, tenant_id="t1", roles=["read"], description="a\x1b[31m", expires_in=timedelta(days=1)
+            own, rng, tenant_id="t1", roles=["read"], description="a\x1b[31m", expires_in=timedelta(days=1)
         )
         assert (await api.as_key(key).get("/v1/batches")).status == 200
         lines = await keys.list_keys(own)
         assert len(lines) == 2 and "a\\x1b[31m" in lines[1] and key.partition(".")[2] not in lines[1]
         key_id = key.partition(".")[0]
-        assert await keys.revoke_key(own, clock, key_id)
-        assert not await keys.revoke_key(own, clock, "whkey_none")
+        assert await keys.revoke_key(own, key_id)
+        assert not await keys.revoke_key(own, "whkey_none")
         assert "revoked" in (await keys.list_keys(own, "t1"))[1]
         for tenant, roles in (("t1", ["operator"]), (None, ["read"]), ("t1", []), ("t1", ["odd"])):
             with pytest.raises(ValueError, match=r"roles|operator"):
-                await keys.create_key(own, clock, rng, tenant_id=tenant, roles=roles)
+                await keys.create_key(own, rng, tenant_id=tenant, roles=roles)
     assert (await api.as_key(key).get("/v1/batches")).status == 401
     assert [e["key_id"] for e in (await api.get("/v1/audit")).json["data"]] == ["cli", "cli"]
+
+
+async def test_keys_expire_by_the_databases_clock(api, database, monkeypatch):
+    right = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda clock: right(clock) - timedelta(hours=2))
+    async with Database(database, size=1) as own:
+        key = await keys.create_key(own, SystemRng(), tenant_id="t1", roles=["read"], expires_in=timedelta(hours=1))
+    assert (await api.as_key(key).get("/v1/batches")).status == 200
 
 
 def run(*words):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import service
-from service.lifecycle import SystemClock
 from service.sealing import Sealer, Undecryptable
 from service.store.audit import list_entries
 from service.store.database import Database
@@ -162,7 +161,7 @@ async def test_what_does_not_open_is_reported_and_stays(filled):
     await filled.connection.execute("UPDATE webhooks SET url = $1 WHERE webhook_id = 'w2'", alien)
     await filled.connection.execute("UPDATE webhooks SET secrets = $1 WHERE kind = 0", swapped)
     await filled.connection.execute("UPDATE webhooks SET custom_headers = 'junk' WHERE custom_headers IS NOT NULL")
-    tallies = await secrets.rotate_encryption(filled.database, BOTH, SystemClock())
+    tallies = await secrets.rotate_encryption(filled.database, BOTH)
     told = "\n".join(line for tally in tallies for line in secrets.describe(tally))
     assert {b.column: b.reason for tally in tallies for b in tally.broken} == {
         "webhooks.url": "sealed with a key that is not configured",
@@ -184,8 +183,8 @@ async def test_it_goes_on_where_it_was_cut_short(filled):
 
 
 async def test_the_audit_log_has_the_counts(filled):
-    await secrets.rotate_encryption(filled.database, BOTH, SystemClock())
-    await secrets.rotate_encryption(filled.database, BOTH, SystemClock())
+    await secrets.rotate_encryption(filled.database, BOTH)
+    await secrets.rotate_encryption(filled.database, BOTH)
     async with filled.database.session() as session:
         noted = [e for e in await list_entries(session, 2**62, None, 99) if e["action"] == "secrets_rotate_encryption"]
     assert [(entry["key_id"], entry["tenant_id"]) for entry in noted] == [("cli", None)]

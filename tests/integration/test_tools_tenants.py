@@ -7,7 +7,6 @@ import pytest
 
 from service.ingest.poison import DeadLetter, Reason
 from service.ingest.poll import Partition, Record
-from service.lifecycle import SystemClock
 from service.store.audit import list_entries
 from service.store.database import Database
 from service.store.dead_letters import insert_dead_letters
@@ -106,7 +105,7 @@ async def test_everything_of_the_tenant_goes_and_nothing_else(api):
 async def test_the_audit_log_says_it_without_a_name(api):
     await api.post("/v1/webhooks", {"url": URL_1, "id": "w"})
     purging = TenantPurge(api.database, "t1")
-    target = await purging.write_audit(await purging.run(no_wait), SystemClock().now())
+    target = await purging.write_audit(await purging.run(no_wait))
     async with api.database.session() as session:
         (entry,) = await list_entries(session, 2**62, None, 10)
     assert (entry["key_id"], entry["action"], entry["target"]) == ("cli", "tenant_purge", target)
@@ -262,7 +261,7 @@ async def test_what_is_left_is_told(api, capsys):
     purging.run = lambda: TenantPurge.run(purging, no_wait, sweeps=1)
     async with api.database.transaction() as session:
         await session.connection.execute("SELECT FROM jobs FOR UPDATE")
-        assert await tenants.erase(purging, SystemClock()) == 1
+        assert await tenants.erase(purging) == 1
     assert "NOT ALL: 1 jobs" in capsys.readouterr().err
 
 

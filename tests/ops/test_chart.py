@@ -609,8 +609,9 @@ def test_only_pods_that_deliver_reach_public_addresses():
 
 def test_components_reach_what_they_need():
     shared = {53, 5432, 4318}
-    assert ports_of(list_egress("network", "api")) == shared | {9092, 9093}  # with OPERATIONAL_TOPIC
+    assert ports_of(list_egress("network", "api")) == shared
     assert ports_of(list_egress("network", "ingest")) == shared | {9092, 9093}
+    # OPERATIONAL_TOPIC is written by what delivers
     assert ports_of(list_egress("network", "deliver")) == shared | {9092, 9093, 5353, 80, 443, 8443, 9000}
     assert ports_of(list_egress("network", "migrate")) == {53, 5432}
     assert ports_of(list_egress("network-any-port", "all")) == {53, 5432, None}

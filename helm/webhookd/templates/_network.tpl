@@ -96,7 +96,7 @@
 {{- $reads := has .component (list "all" "ingest") }}
 {{ include "webhookd.reachNames" .root }}
 {{ include "webhookd.reachDatabase" .root }}
-{{- if and $values.settings.KAFKA_BOOTSTRAP_SERVERS (or $reads $values.settings.OPERATIONAL_TOPIC) }}
+{{- if and $values.settings.KAFKA_BOOTSTRAP_SERVERS (or $reads (and $delivers $values.settings.OPERATIONAL_TOPIC)) }}
 {{ include "webhookd.reach" $policy.kafka }}
 {{- end }}
 {{- with $policy.otlp.to }}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.api import answers, batch_webhooks, jobs, models
 from service.api.calls import Operation
-from service.api.operations.building import change, get, remove, tagged, test, write
+from service.api.operations.building import change, get, of_webhook, remove, tagged, write
 
 BATCH = "/v1/batches/{batch_name}"
 HOOK = f"{BATCH}/webhook"
@@ -30,39 +30,7 @@ CALLS: tuple[Operation, ...] = tagged(
         query=models.Reveal,
     ),
     remove(HOOK, "batch_webhook_delete", "Retire the webhook of a batch", batch_webhooks.delete),
-    test(f"{HOOK}/test", "batch_webhook_test", batch_webhooks.test),
-    change(
-        f"{HOOK}/rotate-secret",
-        "batch_webhook_rotate_secret",
-        "Make a new secret",
-        batch_webhooks.rotate,
-        models.RotateSecret,
-        answer=answers.SecretAnswer,
-    ),
-    write(
-        "POST",
-        f"{HOOK}/revoke-previous-secret",
-        "batch_webhook_revoke_previous_secret",
-        "End the overlap of a rotation",
-        batch_webhooks.revoke,
-        statuses=(204,),
-    ),
-    write(
-        "POST",
-        f"{HOOK}/enable",
-        "batch_webhook_enable",
-        "Release deliveries, one trial first",
-        batch_webhooks.enable,
-        answer=answers.AccountWebhookDetail,
-    ),
-    write(
-        "POST",
-        f"{HOOK}/pause",
-        "batch_webhook_pause",
-        "Hold deliveries",
-        batch_webhooks.pause,
-        answer=answers.AccountWebhookDetail,
-    ),
+    *of_webhook(HOOK, "batch_webhook", batch_webhooks),
     change(
         f"{BATCH}/renotify",
         "batch_renotify",

@@ -6,10 +6,10 @@ Belongs here: what calls of one kind have in common. Does not belong here: any c
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from service.api import answers
-from service.api.calls import Handle, Kind, Operation, Role
+from service.api import answers, models
+from service.api.calls import Answer, Call, Handle, Kind, Operation, Role
 
 
 def get(path: str, name: str, summary: str, handle: Handle, answer: Any, **more: Any) -> Operation:
@@ -32,11 +32,46 @@ def change(path: str, name: str, summary: str, handle: Handle, body: Any, **more
     return write("POST", path, name, summary, handle, body=body, body_required=False, **more)
 
 
-def test(path: str, name: str, handle: Handle) -> Operation:
-    """Build a test send."""
-    return Operation(
-        "POST", path, name, "Send one test message", handle, Role.WRITE, Kind.TEST,
-        answer=answers.TestAnswer, statuses=(200, 202),
+class WebhookHandlers(Protocol):
+    """A module with the calls that every kind of webhook has."""
+
+    async def test(self, call: Call) -> Answer:
+        """Send one test message."""
+
+    async def rotate(self, call: Call) -> Answer:
+        """Make a new secret."""
+
+    async def revoke(self, call: Call) -> Answer:
+        """End the overlap of a rotation."""
+
+    async def enable(self, call: Call) -> Answer:
+        """Release deliveries, one trial first."""
+
+    async def pause(self, call: Call) -> Answer:
+        """Hold deliveries."""
+
+
+def of_webhook(path: str, name: str, handlers: WebhookHandlers) -> tuple[Operation, ...]:
+    """Build the calls that every kind of webhook has, below its ``path``; their names begin with ``name``."""
+    shown = answers.AccountWebhookDetail
+    return (
+        Operation(
+            "POST", f"{path}/test", f"{name}_test", "Send one test message", handlers.test, Role.WRITE, Kind.TEST,
+            answer=answers.TestAnswer, statuses=(200, 202),
+        ),
+        change(
+            f"{path}/rotate-secret", f"{name}_rotate_secret", "Make a new secret", handlers.rotate, models.RotateSecret,
+            answer=answers.SecretAnswer,
+        ),
+        write(
+            "POST", f"{path}/revoke-previous-secret", f"{name}_revoke_previous_secret", "End the overlap of a rotation",
+            handlers.revoke, statuses=(204,),
+        ),
+        write(
+            "POST", f"{path}/enable", f"{name}_enable", "Release deliveries, one trial first", handlers.enable,
+            answer=shown,
+        ),
+        write("POST", f"{path}/pause", f"{name}_pause", "Hold deliveries", handlers.pause, answer=shown),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.api import answers, models, replays, stats, webhooks
 from service.api.calls import Operation
-from service.api.operations.building import change, get, remove, tagged, test, write
+from service.api.operations.building import get, of_webhook, remove, tagged, write
 
 WEBHOOK = "/v1/webhooks/{webhook_id}"
 
@@ -40,39 +40,7 @@ CALLS: tuple[Operation, ...] = (
             answer=answers.AccountWebhookDetail,
         ),
         remove(WEBHOOK, "webhook_delete", "Retire an account webhook", webhooks.delete),
-        test(f"{WEBHOOK}/test", "webhook_test", webhooks.test),
-        change(
-            f"{WEBHOOK}/rotate-secret",
-            "webhook_rotate_secret",
-            "Make a new secret",
-            webhooks.rotate,
-            models.RotateSecret,
-            answer=answers.SecretAnswer,
-        ),
-        write(
-            "POST",
-            f"{WEBHOOK}/revoke-previous-secret",
-            "webhook_revoke_previous_secret",
-            "End the overlap of a rotation",
-            webhooks.revoke,
-            statuses=(204,),
-        ),
-        write(
-            "POST",
-            f"{WEBHOOK}/enable",
-            "webhook_enable",
-            "Release deliveries, one trial first",
-            webhooks.enable,
-            answer=answers.AccountWebhookDetail,
-        ),
-        write(
-            "POST",
-            f"{WEBHOOK}/pause",
-            "webhook_pause",
-            "Hold deliveries",
-            webhooks.pause,
-            answer=answers.AccountWebhookDetail,
-        ),
+        *of_webhook(WEBHOOK, "webhook", webhooks),
         get(f"{WEBHOOK}/stats", "webhook_stats", "How a webhook does", stats.get, answers.Stats),
     ),
     *tagged(

@@ -8,7 +8,7 @@ import orjson
 
 from service.api import answers
 from service.api.calls import Answer, Call
-from service.api.cursors import read_number, write_number
+from service.api.cursors import cut, read_number, write_number
 from service.api.models import Page
 from service.store import audit
 from service.store.database import Row
@@ -36,5 +36,5 @@ async def list_(call: Call) -> Answer:
     page = call.query(Page)
     before = read_number(_LIST, page.cursor)
     found = await audit.list_entries(call.session, before, call.caller.tenant_id, page.limit + 1)
-    more = write_number(_LIST, found[page.limit - 1]["audit_id"]) if len(found) > page.limit else None
-    return Answer(200, answers.AuditList(data=[_show(row) for row in found[: page.limit]], next_cursor=more))
+    rows, more = cut(found, page.limit, lambda row: write_number(_LIST, row["audit_id"]))
+    return Answer(200, answers.AuditList(data=[_show(row) for row in rows], next_cursor=more))

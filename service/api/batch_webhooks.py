@@ -11,7 +11,7 @@ from service.api.problems import not_found, rule_broken
 from service.api.settings_of import put_request
 from service.api.test_sends import send_test
 from service.api.views import audit_webhook, describe_batch_webhook
-from service.api.webhook_calls import enable_webhook, pause_webhook, revoke_previous, rotate_webhook_secret
+from service.api.webhook_calls import enable_webhook, etag, pause_webhook, revoke_previous, rotate_webhook_secret
 from service.domain.events import BatchRef
 from service.domain.ids import is_name
 from service.store import batches, registrations, renotifying, webhooks
@@ -69,11 +69,6 @@ async def put(call: Call) -> Answer:
     )
     change = Change(_target(name), audit_webhook(done.before), audit_webhook(done.webhook))
     return Answer(201 if done.before is None else 200, answer, {"ETag": etag(done.webhook)}, change)
-
-
-def etag(webhook: StoredWebhook) -> str:
-    """Return the entity tag of a revision."""
-    return f'"{webhook.revision}"'
 
 
 async def get(call: Call) -> Answer:

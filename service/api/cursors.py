@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from service.api.problems import Problem
 
+T = TypeVar("T")
 BIGINT = 2**63 - 1
 BIGINT_DIGITS = 19
 
@@ -29,6 +32,15 @@ def _read(cursor: str, kind: str) -> str:
     if found != kind or not key:
         raise bad
     return key
+
+
+def cut(found: Sequence[T], limit: int, write: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+    """Part what was found, one more than ``limit`` at the most, into a page and the cursor that ``write`` makes of its last.
+
+    None when there is no more.
+    """
+    page = found[:limit]
+    return page, write(page[-1]) if len(found) > limit else None
 
 
 def write_number(kind: str, key: int) -> str:

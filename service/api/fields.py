@@ -22,6 +22,7 @@ from pydantic import (
 
 from service.api.names import check_bytes, check_name, check_text
 from service.domain.headers import MAX_HEADERS, find_header_problems
+from service.domain.messages import format_instant
 from service.domain.schedule import MAX_STEPS, parse_seconds
 from service.domain.signing import parse_secret
 from service.domain.webhooks import (
@@ -90,11 +91,6 @@ def _utc(value: datetime) -> datetime:
         return value.astimezone(UTC)
     except OverflowError:
         raise ValueError("is outside the years 1 to 9999") from None
-
-
-def format_instant(at: datetime) -> str:
-    """Write an instant in UTC with microseconds and ``Z``."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 _INSTANT = {"type": "string", "format": "date-time"}

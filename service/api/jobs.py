@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.api import answers
 from service.api.batch_webhooks import batch_name
 from service.api.calls import Answer, Call
-from service.api.cursors import read_number, read_text, write_number, write_text
+from service.api.cursors import cut, read_number, read_text, write_number, write_text
 from service.api.models import Page
 from service.api.problems import not_found, rule_broken
 from service.api.views import describe_job, show_batch, show_batch_detail, show_delivery
@@ -24,8 +24,8 @@ async def list_batches(call: Call) -> Answer:
     page = call.query(Page)
     before = read_number(_BATCHES, page.cursor)
     found = await batches.list_batches(call.session, call.tenant_id, before, page.limit + 1)
-    more = write_number(_BATCHES, found[page.limit - 1].batch.key) if len(found) > page.limit else None
-    return Answer(200, answers.BatchList(data=[show_batch(seen) for seen in found[: page.limit]], next_cursor=more))
+    shown, more = cut(found, page.limit, lambda seen: write_number(_BATCHES, seen.batch.key))
+    return Answer(200, answers.BatchList(data=[show_batch(seen) for seen in shown], next_cursor=more))
 
 
 async def _get_batch(call: Call) -> SeenBatch:
@@ -48,8 +48,8 @@ async def list_jobs(call: Call) -> Answer:
     page, seen = call.query(Page), await _get_batch(call)
     after = read_text(_JOBS, page.cursor)
     found = await batches.list_jobs(call.session, seen.batch.key, after, page.limit + 1)
-    more = write_text(_JOBS, found[page.limit - 1].job_id) if len(found) > page.limit else None
-    shown = [answers.Job(**describe_job(job)) for job in found[: page.limit]]
+    members, more = cut(found, page.limit, lambda job: write_text(_JOBS, job.job_id))
+    shown = [answers.Job(**describe_job(job)) for job in members]
     return Answer(200, answers.JobList(data=shown, next_cursor=more))
 
 

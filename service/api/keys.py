@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.api import answers
 from service.api.calls import Answer, Call, Change
-from service.api.cursors import read_number, write_number
+from service.api.cursors import cut, read_number, write_number
 from service.api.models import KeyPage, KeyPost
 from service.api.problems import not_found, rule_broken
 from service.api.views import describe_key
@@ -39,8 +39,8 @@ async def list_(call: Call) -> Answer:
     page = call.query(KeyPage)
     tenant_id = page.tenant_id or call.caller.tenant_id
     found = await keys.list_keys(call.session, read_number(_LIST, page.cursor), tenant_id, page.limit + 1)
-    more = write_number(_LIST, found[page.limit - 1].key_seq) if len(found) > page.limit else None
-    shown = [answers.Key(**describe_key(key)) for key in found[: page.limit]]
+    listed, more = cut(found, page.limit, lambda key: write_number(_LIST, key.key_seq))
+    shown = [answers.Key(**describe_key(key)) for key in listed]
     return Answer(200, answers.KeyList(data=shown, next_cursor=more))
 
 

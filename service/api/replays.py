@@ -8,6 +8,7 @@ from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import ReplayPost
 from service.api.problems import not_found, rule_broken
+from service.api.webhook_calls import webhook_id
 from service.store import replays, webhooks
 from service.store.database import Row
 from service.store.replays import MANY, ReplayRequest
@@ -36,11 +37,9 @@ def _request(body: ReplayPost) -> ReplayRequest:
 
 async def start(call: Call) -> Answer:
     """Start a replay, or count what it would send."""
-    body, webhook_id = call.body(ReplayPost), call.path["webhook_id"]
+    body = call.body(ReplayPost)
     request = _request(body)
-    webhook = None
-    if "\0" not in webhook_id:
-        webhook = await webhooks.lock_webhook(call.session, call.parts.registry, call.tenant_id, webhook_id)
+    webhook = await webhooks.lock_webhook(call.session, call.parts.registry, call.tenant_id, webhook_id(call))
     if webhook is None:
         raise not_found("webhook")
     started = await replays.start_replay(call.session, call.parts.registry, webhook, request, call.caller.key_id)
@@ -50,7 +49,7 @@ async def start(call: Call) -> Answer:
         capped=started.matched > MANY,
         replay=_show(started.replay) if started.replay else None,
     )
-    return Answer(202, answer, change=Change(f"webhook {webhook_id}", None, body.model_dump(mode="json")))
+    return Answer(202, answer, change=Change(f"webhook {webhook.webhook_id}", None, body.model_dump(mode="json")))
 
 
 async def get(call: Call) -> Answer:

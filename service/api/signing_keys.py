@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.api import answers
 from service.api.calls import Answer, Call, Change
-from service.api.cursors import read_number, write_number
+from service.api.cursors import cut, read_number, write_number
 from service.api.models import Page, RotateSecret
 from service.api.problems import Problem
 from service.api.webhook_calls import read_rotation
@@ -29,14 +29,14 @@ async def get(call: Call) -> Answer:
         found = await operating.list_pairs(call.session, registry, call.tenant_id, before, page.limit + 1)
     except Undecryptable:
         raise _broken() from None
-    more = write_number(_LIST, found[page.limit - 1][0]["webhook_key"]) if len(found) > page.limit else None
+    pairs, more = cut(found, page.limit, lambda pair: write_number(_LIST, pair[0]["webhook_key"]))
     now = call.parts.clock.now()
     shown = [
         answers.PublicKey(
             webhook_id=row["webhook_id"],
             public_keys=[public_key(pair.key) for pair in list_live(held.ed25519, now)],
         )
-        for row, held in found[: page.limit]
+        for row, held in pairs
     ]
     until = [secret.expires_at for secret in secrets if secret.expires_at is not None]
     default = answers.DefaultSecret(

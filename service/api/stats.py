@@ -7,6 +7,7 @@ from datetime import timedelta
 from service.api import answers
 from service.api.calls import Answer, Call
 from service.api.problems import not_found
+from service.api.webhook_calls import webhook_id
 from service.store import stats, webhooks
 from service.store.stats import BUCKET, Window
 
@@ -33,10 +34,7 @@ def merge_unreachable(window: Window) -> Window:
 
 async def get(call: Call) -> Answer:
     """Show counts and latencies of the last hour and day, in steps of five minutes."""
-    webhook_id = call.path["webhook_id"]
-    webhook = None
-    if "\0" not in webhook_id:
-        webhook = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, webhook_id)
+    webhook = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, webhook_id(call))
     if webhook is None:
         raise not_found("webhook")
     windows = []
@@ -44,4 +42,6 @@ async def get(call: Call) -> Answer:
         since = call.parts.clock.now() - timedelta(hours=hours) - BUCKET
         window = await stats.read_window(call.session, webhook.webhook_key, since)
         windows.append(window if call.operator else merge_unreachable(window))
-    return Answer(200, answers.Stats(webhook_id=webhook_id, last_hour=_show(windows[0]), last_day=_show(windows[1])))
+    return Answer(
+        200, answers.Stats(webhook_id=webhook.webhook_id, last_hour=_show(windows[0]), last_day=_show(windows[1]))
+    )

@@ -1,4 +1,4 @@
-"""What batch and account webhooks have in common: pause, enable and secrets of a locked webhook."""
+"""What calls about webhooks have in common: the id in the path, the entity tag, pause, enable and secrets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import RotateSecret
+from service.api.problems import not_found
 from service.api.views import audit_webhook, show_webhook_detail
 from service.domain.signing import parse_secret
 from service.store import operating, webhooks
@@ -15,12 +16,25 @@ from service.store.signing_keys import public_key
 from service.store.webhooks import StoredWebhook
 
 
+def webhook_id(call: Call) -> str:
+    """Return the id from the path. Raises Problem (404) for one that no webhook can have."""
+    found = call.path["webhook_id"]
+    if "\0" in found or not found:
+        raise not_found("webhook")
+    return found
+
+
+def etag(webhook: StoredWebhook) -> str:
+    """Return the entity tag of a revision."""
+    return f'"{webhook.revision}"'
+
+
 async def _show(call: Call, before: StoredWebhook, target: str) -> Answer:
     after = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, before.webhook_id)
     assert after is not None
     pending = await webhooks.count_pending(call.session, after.webhook_key)
     change = Change(target, audit_webhook(before), audit_webhook(after))
-    return Answer(200, show_webhook_detail(after, pending, reveal=False), {"ETag": f'"{after.revision}"'}, change)
+    return Answer(200, show_webhook_detail(after, pending, reveal=False), {"ETag": etag(after)}, change)
 
 
 async def pause_webhook(call: Call, webhook: StoredWebhook, target: str) -> Answer:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from service.api import answers
-from service.api.batch_webhooks import etag
 from service.api.calls import Answer, Call, Change
-from service.api.cursors import read_number, write_number
+from service.api.cursors import cut, read_number, write_number
 from service.api.models import Reveal, RotateSecret, WebhookPage, WebhookPatch, WebhookPost
 from service.api.problems import Problem, not_found
 from service.api.settings_of import patch_request, post_request
 from service.api.test_sends import send_test
 from service.api.views import audit_webhook, show_account_webhook, show_webhook_detail
-from service.api.webhook_calls import enable_webhook, pause_webhook, revoke_previous, rotate_webhook_secret
+from service.api.webhook_calls import (
+    enable_webhook,
+    etag,
+    pause_webhook,
+    revoke_previous,
+    rotate_webhook_secret,
+    webhook_id,
+)
 from service.domain.webhooks import find_setting_problems
 from service.store import batches, registrations, webhooks
 from service.store.codes import WebhookKind
@@ -20,20 +26,8 @@ from service.store.webhooks import StoredWebhook
 _LIST = "webhooks"
 
 
-def _webhook_id(call: Call) -> str:
-    return call.path["webhook_id"]
-
-
-def _known(call: Call) -> str:
-    """Return the id from the path. Raises Problem (404) for one that no webhook can have."""
-    webhook_id = _webhook_id(call)
-    if "\0" in webhook_id or not webhook_id:
-        raise not_found("webhook")
-    return webhook_id
-
-
-def _target(webhook_id: str) -> str:
-    return f"webhook {webhook_id}"
+def _target(name: str) -> str:
+    return f"webhook {name}"
 
 
 async def create(call: Call) -> Answer:
@@ -57,14 +51,14 @@ async def list_(call: Call) -> Answer:
         call.session, call.parts.registry, call.tenant_id, kinds, before, page.limit + 1
     )
     reveal = call.reveals(page.reveal)
-    shown = [show_account_webhook(webhook, reveal=reveal) for webhook in found[: page.limit]]
-    more = write_number(_LIST, found[page.limit - 1].webhook_key) if len(found) > page.limit else None
+    listed, more = cut(found, page.limit, lambda webhook: write_number(_LIST, webhook.webhook_key))
+    shown = [show_account_webhook(webhook, reveal=reveal) for webhook in listed]
     return Answer(200, answers.WebhookList(data=shown, next_cursor=more))
 
 
 async def get(call: Call) -> Answer:
     """Show one webhook of any kind."""
-    webhook = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, _known(call))
+    webhook = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, webhook_id(call))
     if webhook is None:
         raise not_found("webhook")
     pending = await webhooks.count_pending(call.session, webhook.webhook_key)
@@ -83,7 +77,9 @@ def _check_match(call: Call, webhook: StoredWebhook) -> None:
 
 
 async def _lock_account(call: Call) -> StoredWebhook:
-    webhook = await registrations.lock_account_webhook(call.session, call.parts.registry, call.tenant_id, _known(call))
+    webhook = await registrations.lock_account_webhook(
+        call.session, call.parts.registry, call.tenant_id, webhook_id(call)
+    )
     _check_match(call, webhook)
     return webhook
 
@@ -111,7 +107,7 @@ async def delete(call: Call) -> Answer:
 async def _lock_any(call: Call) -> StoredWebhook:
     """Lock a webhook of any kind; its batch, if it has one, first."""
     registry = call.parts.registry
-    found = await webhooks.find_webhook(call.session, registry, call.tenant_id, _known(call))
+    found = await webhooks.find_webhook(call.session, registry, call.tenant_id, webhook_id(call))
     if found is not None and found.batch_key is not None:
         await batches.lock_batch_by_key(call.session, found.batch_key)
     webhook = found and await webhooks.lock_webhook(call.session, registry, call.tenant_id, found.webhook_id)
@@ -122,28 +118,28 @@ async def _lock_any(call: Call) -> StoredWebhook:
 
 async def pause(call: Call) -> Answer:
     """Hold deliveries."""
-    return await pause_webhook(call, await _lock_any(call), _target(_webhook_id(call)))
+    return await pause_webhook(call, await _lock_any(call), _target(webhook_id(call)))
 
 
 async def enable(call: Call) -> Answer:
     """Release deliveries, one trial first."""
-    return await enable_webhook(call, await _lock_any(call), _target(_webhook_id(call)))
+    return await enable_webhook(call, await _lock_any(call), _target(webhook_id(call)))
 
 
 async def rotate(call: Call) -> Answer:
     """Make a new secret."""
-    return await rotate_webhook_secret(call, await _lock_any(call), _target(_webhook_id(call)), call.body(RotateSecret))
+    return await rotate_webhook_secret(call, await _lock_any(call), _target(webhook_id(call)), call.body(RotateSecret))
 
 
 async def revoke(call: Call) -> Answer:
     """End the overlap of a rotation."""
-    return await revoke_previous(call, await _lock_any(call), _target(_webhook_id(call)))
+    return await revoke_previous(call, await _lock_any(call), _target(webhook_id(call)))
 
 
 async def test(call: Call) -> Answer:
     """Send one test message."""
     async with call.parts.database.session() as session:
-        webhook = await webhooks.find_webhook(session, call.parts.registry, call.tenant_id, _known(call))
+        webhook = await webhooks.find_webhook(session, call.parts.registry, call.tenant_id, webhook_id(call))
     if webhook is None:
         raise not_found("webhook")
     return await send_test(call, webhook)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from grafana.build.model import GREEN, ORANGE, RED, Dashboard, Panel, Query, Row, per_minute, quantiles
+from grafana.build.model import (
+    GREEN,
+    ORANGE,
+    RED,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+    buckets,
+    per_minute,
+    quantiles,
+    total_per_minute,
+)
 
 QUEUE = (
     Panel(
@@ -25,7 +37,7 @@ QUEUE = (
         "Claims and ends",
         "Deliveries claimed from the queue, and deliveries ended. New ones of the same process go out without a claim.",
         (
-            Query("60 * sum(rate(webhookd_claims_total{…}[$__rate_interval]))", "claimed"),
+            total_per_minute("webhookd_claims_total", "claimed"),
             per_minute("webhookd_deliveries_finished_total", "state"),
         ),
         unit="suffix: /min",
@@ -39,12 +51,7 @@ QUEUE = (
     Panel(
         "Commit to first attempt",
         "Where the objective's 5 s are spent; waits for a webhook's own limits left out.",
-        (
-            Query(
-                "sum by (le) (increase(webhookd_first_attempt_delay_seconds_bucket{…}[$__rate_interval]))",
-                "{{le}}",
-            ),
-        ),
+        (buckets("webhookd_first_attempt_delay_seconds"),),
         kind="heatmap",
         unit="short",
     ),
@@ -62,7 +69,7 @@ LEASES = (
     Panel(
         "Leases that ran out",
         "Deliveries taken back from a process that died or froze; each may be sent twice. 0 in good times.",
-        (Query("60 * sum(rate(webhookd_leases_expired_total{…}[$__rate_interval]))", "expired"),),
+        (total_per_minute("webhookd_leases_expired_total", "expired"),),
         unit="suffix: /min",
         width=8,
     ),

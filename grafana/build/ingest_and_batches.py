@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from grafana.build.model import GREEN, ORANGE, RED, Dashboard, Panel, Query, Row, per_minute, quantiles
+from grafana.build.model import (
+    GREEN,
+    ORANGE,
+    RED,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+    buckets,
+    per_minute,
+    quantiles,
+    tile,
+    total_per_minute,
+)
 
 NONE_IS_GOOD = ((None, GREEN), (0.5, ORANGE))
 
 ANSWERS = (
-    Panel(
+    tile(
         "Kafka records not read yet",
         "Over all partitions that a process owns. `no consumer` where events come by HTTP only, or Kafka is away.",
         (Query("sum(webhookd_consumer_records_behind{…})", "behind"),),
-        kind="stat",
-        width=4,
-        height=4,
         thresholds=((None, GREEN), (1_000, ORANGE), (10_000, RED)),
         nothing="no consumer",
     ),
-    Panel(
+    tile(
         "Lag, 99 of 100 events",
         "From an event's `occurred_at` to the commit, last 5 minutes. Producers that write late show here too.",
         (
@@ -27,33 +37,24 @@ ANSWERS = (
             ),
         ),
         unit="s",
-        kind="stat",
-        width=4,
-        height=4,
         thresholds=((None, GREEN), (10, ORANGE), (60, RED)),
         nothing="no events",
     ),
-    Panel(
+    tile(
         "Dead letters, 24 h",
         "Records put aside. `webhookd dlq list` shows them with the reason; after a repair, `webhookd dlq replay`.",
         (Query("sum(increase(webhookd_dead_letters_total{…}[24h]))", "dead letters"),),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=NONE_IS_GOOD,
     ),
-    Panel(
+    tile(
         "Records missed, 24 h",
         "The log was cut before we had read it: finishes may be lost, the producer has to send them again.",
         (Query('sum(increase(webhookd_event_anomalies_total{…, kind="missed_records"}[24h]))', "missed"),),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=((None, GREEN), (0.5, RED)),
     ),
-    Panel(
+    tile(
         "Reruns not told of, 24 h",
         "Of the last 24 h: finished jobs queued again under their old generation. Such a rerun notifies nobody; the "
         "producer has to raise `generation`.",
@@ -63,19 +64,13 @@ ANSWERS = (
                 "requeued",
             ),
         ),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=NONE_IS_GOOD,
     ),
-    Panel(
+    tile(
         "Batches repaired, 24 h",
         "Batches whose counters the sweep found wrong and set right. Never expected: please report it.",
         (Query("sum(increase(webhookd_reconciled_batches_total{…}[24h]))", "repaired"),),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=NONE_IS_GOOD,
     ),
@@ -110,7 +105,7 @@ EVENTS = (
     Panel(
         "Event to commit, all",
         "A second band far above the first is a producer that writes late.",
-        (Query("sum by (le) (increase(webhookd_job_event_lag_seconds_bucket{…}[$__rate_interval]))", "{{le}}"),),
+        (buckets("webhookd_job_event_lag_seconds"),),
         kind="heatmap",
     ),
 )
@@ -119,7 +114,7 @@ ODD = (
     Panel(
         "Dead letters",
         "Bad JSON, unknown sources or words, oversize, or a bug (`internal_error`). Nothing behind them waits.",
-        (Query("60 * sum(rate(webhookd_dead_letters_total{…}[$__rate_interval]))", "dead letters"),),
+        (total_per_minute("webhookd_dead_letters_total", "dead letters"),),
         unit="suffix: /min",
     ),
     Panel(

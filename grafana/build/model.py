@@ -142,6 +142,21 @@ def per_minute(metric: str, by: str, where: str = "") -> Query:
     return Query(f"60 * sum by ({by}) (rate({metric}{{…{where}}}[$__rate_interval]))", f"{{{{{by}}}}}")
 
 
+def total_per_minute(metric: str, legend: str) -> Query:
+    """How often a minute, all labels together."""
+    return Query(f"60 * sum(rate({metric}{{…}}[$__rate_interval]))", legend)
+
+
+def buckets(metric: str) -> Query:
+    """What a heat map is drawn from: how much fell into each bucket of a histogram."""
+    return Query(f"sum by (le) (increase({metric}_bucket{{…}}[$__rate_interval]))", "{{le}}")
+
+
+def tile(title: str, description: str, queries: Sequence[Query], *, height: int = 4, **more: Any) -> Panel:
+    """One number, six of them in a row."""
+    return Panel(title, description, queries, kind="stat", width=4, height=height, **more)
+
+
 def render(dashboard: Dashboard) -> bytes:
     """The file."""
     return orjson.dumps(build(dashboard), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

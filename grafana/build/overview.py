@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from grafana.build.model import GREEN, ORANGE, RED, Dashboard, Panel, Query, Row, per_minute, quantiles
+from grafana.build.model import (
+    GREEN,
+    ORANGE,
+    RED,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+    per_minute,
+    quantiles,
+    tile,
+    total_per_minute,
+)
 
 DELAY = "webhookd_first_attempt_delay_seconds"
 TARGET = 0.999
@@ -19,33 +31,29 @@ def burn(window: str) -> Query:
 
 
 ANSWERS = (
-    Panel(
+    tile(
         "First attempts within 5 s",
         "Of the last hour's first attempts, the share that started within 5 s of the commit. The objective is 99.9 %.\n\n"
         "Red here: webhookd is late, whatever receivers do. Waits for a webhook's own limits do not count.",
         (Query(share_in_time("1h"), "in time"),),
         unit="percentunit",
-        kind="stat",
-        width=4,
         height=5,
         decimals=2,
         thresholds=((None, RED), (0.99, ORANGE), (TARGET, GREEN)),
         nothing="no traffic",
         ahead="delivery-engine",
     ),
-    Panel(
+    tile(
         "Error budget left, 30 days",
         "What is left of the 0.1 % of first attempts that may be late. Below 0 the objective is missed.",
         (Query(f"1 - (1 - {share_in_time('30d')}) / {1 - TARGET:g}", "left"),),
         unit="percentunit",
-        kind="stat",
-        width=4,
         height=5,
         decimals=0,
         thresholds=((None, RED), (0.0, ORANGE), (0.25, GREEN)),
         nothing="no traffic",
     ),
-    Panel(
+    tile(
         "Accepted by receivers",
         "Of the last 5 minutes' attempts, the share answered 2xx. Low with the first panel green: receivers fail, not we.",
         (
@@ -56,42 +64,36 @@ ANSWERS = (
             ),
         ),
         unit="percentunit",
-        kind="stat",
-        width=4,
         height=5,
         decimals=1,
         thresholds=((None, RED), (0.5, ORANGE), (0.9, GREEN)),
         nothing="no traffic",
         ahead="webhook-health",
     ),
-    Panel(
+    tile(
         "Oldest due delivery",
         "How long the delivery that has waited longest should have been attempted by now. Above a minute nobody is "
         "claiming, or one webhook is at its own limit: `GET /v1/operator/top?by=oldest` says which.\n\n"
         "Unknown: no process leads upkeep.",
         (Query("max(webhookd_oldest_due_seconds{…})", "oldest due"),),
         unit="s",
-        kind="stat",
-        width=4,
         height=5,
         decimals=0,
         thresholds=((None, GREEN), (60, ORANGE), (300, RED)),
         nothing="unknown",
         ahead="delivery-engine",
     ),
-    Panel(
+    tile(
         "Given up in the last hour",
         "Deliveries that ended `failed`: their schedule is over, or their URL is refused. Nothing more happens to them "
         "until somebody redelivers or replays them.",
         (Query('sum(increase(webhookd_deliveries_finished_total{…, state="failed"}[1h]))', "failed"),),
-        kind="stat",
-        width=4,
         height=5,
         decimals=0,
         thresholds=((None, GREEN), (0.5, ORANGE)),
         ahead="webhook-health",
     ),
-    Panel(
+    tile(
         "Alerts firing",
         "Of `grafana/alerts`, as Prometheus evaluates them. What each means and what to do: `grafana/RUNBOOK.md`.",
         (
@@ -100,8 +102,6 @@ ANSWERS = (
                 "firing",
             ),
         ),
-        kind="stat",
-        width=4,
         height=5,
         decimals=0,
         thresholds=((None, GREEN), (1, RED)),
@@ -127,7 +127,7 @@ FIRING = Panel(
 ENDED = 'sum(increase(webhookd_deliveries_finished_total{…, state=~"delivered|failed"}[1h]))'
 
 RESULTS = (
-    Panel(
+    tile(
         "Ended well, last hour",
         "Of the deliveries that ended in the last hour, the share that receivers accepted, however many attempts it took. "
         "The rest was given up. Superseded and canceled ones are left out: nobody waits for them.",
@@ -137,22 +137,18 @@ RESULTS = (
             ),
         ),
         unit="percentunit",
-        kind="stat",
-        width=4,
         height=5,
         decimals=2,
         thresholds=((None, RED), (0.95, ORANGE), (0.999, GREEN)),
         nothing="no traffic",
         ahead="webhook-health",
     ),
-    Panel(
+    tile(
         "Held now",
         "Deliveries that nobody tries to send: their webhook is paused or disabled, or there is no key to sign with. They "
         "go out when that ends, and are given up when they are held for longer than their schedule.\n\n"
         "Unknown: no process leads upkeep.",
         (Query("max(webhookd_deliveries_held{…})", "held"),),
-        kind="stat",
-        width=4,
         height=5,
         decimals=0,
         thresholds=((None, GREEN), (0.5, ORANGE)),
@@ -228,7 +224,7 @@ QUEUE = (
         "In and out",
         "Messages made against deliveries ended. A message may have no destination, or several.",
         (
-            Query("60 * sum(rate(webhookd_messages_total{…}[$__rate_interval]))", "messages made"),
+            total_per_minute("webhookd_messages_total", "messages made"),
             per_minute("webhookd_deliveries_finished_total", "state"),
         ),
         unit="suffix: /min",

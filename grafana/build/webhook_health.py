@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from grafana.build.model import GREEN, ORANGE, RED, YELLOW, Dashboard, Panel, Query, Row, per_minute, quantiles
+from grafana.build.model import (
+    GREEN,
+    ORANGE,
+    RED,
+    YELLOW,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+    buckets,
+    per_minute,
+    quantiles,
+    tile,
+    total_per_minute,
+)
 
 ANSWERS = (
     *(
-        Panel(
+        tile(
             f"{state.capitalize()} webhooks",
             text,
             (Query(f'max(webhookd_webhooks{{…, state="{state}"}})', state),),
-            kind="stat",
-            width=4,
-            height=4,
             decimals=0,
             thresholds=steps,
             nothing="unknown",
@@ -27,35 +38,26 @@ ANSWERS = (
             ),
         )
     ),
-    Panel(
+    tile(
         "Open breakers",
         "Webhooks that fail now and are probed one attempt at a time.",
         (Query("max(webhookd_breakers_open{…})", "open"),),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=((None, GREEN), (1, ORANGE)),
         nothing="unknown",
     ),
-    Panel(
+    tile(
         "Disabled in 24 h",
         "How many webhooks were disabled; each also logs `webhook_disabled` and tells who subscribed to it.",
         (Query("sum(increase(webhookd_webhook_disabled_total{…}[24h]))", "disabled"),),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=((None, GREEN), (0.5, ORANGE)),
     ),
-    Panel(
+    tile(
         "Refused addresses, 24 h",
         "Attempts whose name led to an address that we do not send to (private, metadata, denied). A burst is a tenant "
         "probing our network, or a change of DNS.",
         (Query("sum(increase(webhookd_blocked_address_total{…}[24h]))", "refused"),),
-        kind="stat",
-        width=4,
-        height=4,
         decimals=0,
         thresholds=((None, GREEN), (0.5, ORANGE)),
     ),
@@ -118,7 +120,7 @@ ATTEMPTS = (
     Panel(
         "Answer time, all",
         "A band at the timeout is receivers that do the work before they answer.",
-        (Query("sum by (le) (increase(webhookd_attempt_duration_seconds_bucket{…}[$__rate_interval]))", "{{le}}"),),
+        (buckets("webhookd_attempt_duration_seconds"),),
         kind="heatmap",
     ),
 )
@@ -147,7 +149,7 @@ ENDS = (
     Panel(
         "Refused addresses",
         "Attempts that ended before any packet, for the address that the name led to.",
-        (Query("60 * sum(rate(webhookd_blocked_address_total{…}[$__rate_interval]))", "refused"),),
+        (total_per_minute("webhookd_blocked_address_total", "refused"),),
         unit="suffix: /min",
         thresholds=((None, "transparent"), (1_000, RED)),
     ),

@@ -56,14 +56,24 @@ def shared_topic(portal: BlockingPortal, broker: str) -> str:
 
 
 @pytest.fixture(scope="module")
+def more_settings() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture(scope="module")
 def service(
-    portal: BlockingPortal, shared_database: str, broker: str, shared_topic: str, tmp_path_factory
+    portal: BlockingPortal,
+    shared_database: str,
+    broker: str,
+    shared_topic: str,
+    more_settings: dict[str, str],
+    tmp_path_factory,
 ) -> Iterator[Service]:
-    """All roles in one process, for tests that leave it alive."""
+    """All roles in one process, for tests that leave it alive; a module's `more_settings` add to its settings."""
     settings = build_settings(
         shared_database, kafka_bootstrap_servers=broker, kafka_topics=shared_topic, kafka_group_id=shared_topic
     )
-    service = Service(settings, tmp_path_factory.mktemp("service") / "service.log")
+    service = Service({**settings, **more_settings}, tmp_path_factory.mktemp("service") / "service.log")
     try:
         service.launch()
         portal.call(service.wait_until_ready)

@@ -38,27 +38,14 @@ def as_the_chart_sets(**otel: object) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def service(
-    portal: BlockingPortal, shared_database: str, broker: str, shared_topic: str, collector: Collector, tmp_path_factory
-) -> Iterator[Service]:
-    settings = build_settings(
-        shared_database, kafka_bootstrap_servers=broker, kafka_topics=shared_topic, kafka_group_id=shared_topic,
-        log_success_sample=1,
-    )  # fmt: skip
+def more_settings(collector: Collector) -> dict[str, str]:
     tracing = as_the_chart_sets(
         OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{collector.port}",
         OTEL_RESOURCE_ATTRIBUTES="deployment.environment.name=tests",
         OTEL_BSP_SCHEDULE_DELAY=100,
     )
-    tracing["OTEL_EXPORTER_OTLP_HEADERS"] = f"x-collector-key={HEADER_SECRET}"
-    service = Service({**settings, **tracing}, tmp_path_factory.mktemp("tracing") / "service.log")
-    try:
-        service.launch()
-        portal.call(service.wait_until_ready)
-        yield service
-        assert portal.call(service.stop) == 0, service.tail()
-    finally:
-        service.end()
+    headers = {"OTEL_EXPORTER_OTLP_HEADERS": f"x-collector-key={HEADER_SECRET}"}
+    return {**tracing, **headers, "WEBHOOKD_LOG_SUCCESS_SAMPLE": "1"}
 
 
 async def produce(tenant: Tenant, event: dict, **headers: str) -> None:

@@ -11,8 +11,9 @@ from datetime import timedelta
 
 from service.config.durations import format_duration
 from service.config.fields import Fields
+from service.domain.webhooks import TIMEOUT_BOUNDS
 
-LONGEST_TIMEOUT = timedelta(seconds=30)  # chapter 4, Bounds: the longest a webhook may ask for
+LONGEST_TIMEOUT = timedelta(seconds=TIMEOUT_BOUNDS[1])  # the longest that a webhook may ask for
 
 
 def list_conflicts(settings: Fields) -> list[str]:

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr
 
 from service.config.durations import parse_duration
 from service.domain.egress import parse_entries, parse_nat64_prefixes, parse_ports
+from service.domain.schedule import find_schedule_problem
 
 KEY_BYTES = 32
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
@@ -32,7 +33,6 @@ _DNS_SERVER = re.compile(r"\[([^\]]+)\](?::([0-9]{1,5}))?|([0-9.]+):([0-9]{1,5})
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?")
 _HIGHEST_PORT = 65535
-_MOST_STEPS, _SHORTEST_STEP, _LONGEST_SCHEDULE = 30, timedelta(seconds=1), timedelta(days=30)
 
 
 class EncryptionKey(NamedTuple):
@@ -154,9 +154,8 @@ def _policy(parse: Callable[[str], object]) -> AfterValidator:
 
 
 def _check_schedule(value: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
-    steps_fit = 1 <= len(value) <= _MOST_STEPS and min(value) >= _SHORTEST_STEP
-    if not steps_fit or sum(value, timedelta()) > _LONGEST_SCHEDULE:
-        raise ValueError("must be a list of 1 to 30 durations, each at least 1s, at most 30d together")
+    if problem := find_schedule_problem(value):
+        raise ValueError(problem)
     return value
 
 

@@ -27,7 +27,7 @@ from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup
 from service.sender.pool import PoolLimits
 from service.sender.proxy import follow_proxy
-from service.store.admin_upkeep import AdminUpkeep
+from service.store.admin_upkeep import AdminUpkeep, Kept
 from service.store.batch_upkeep import BatchUpkeep
 from service.store.catalog import WebhookCatalog
 from service.store.deliveries import DeliveryStore
@@ -124,7 +124,8 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
 
 
 def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
-    kept = basics.configuration.settings.retention_state
+    settings = basics.configuration.settings
+    kept = Kept(audit=settings.retention_state, letters=settings.retention_messages)
     count_messages = partial(basics.telemetry.messages, "none", renotified=False)
     admin = AdminUpkeep(
         basics.database,
@@ -140,7 +141,7 @@ def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
         Loop("roll_up", 60.0, admin.roll_up),
         Loop("prune", 60.0, admin.prune),
         Loop("operational", 5.0, OperationalNews(news, "subscribers").run_once),
-        *(topic if basics.configuration.settings.operational_topic else ()),
+        *(topic if settings.operational_topic else ()),
     )
 
 

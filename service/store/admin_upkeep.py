@@ -6,6 +6,7 @@ Belongs here: rounds for ``upkeep.leading.Loop``. Does not belong here: how ofte
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from service.domain.profiles import ProfileSet
@@ -18,6 +19,14 @@ STEPS_AT_ONCE = 20
 ROLLUPS_KEPT = timedelta(hours=26)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How long what is kept: the audit log, and replays with it; dead letters."""
+
+    audit: timedelta
+    letters: timedelta
+
+
 class AdminUpkeep:
     """Three rounds. Each may raise StoreUnavailable or Conflict, and is safe beside another process's."""
 
@@ -26,10 +35,9 @@ class AdminUpkeep:
         database: Database,
         registry: Registry,
         profiles: ProfileSet,
-        kept: timedelta,
+        kept: Kept,
         on_made: Callable[[bool], object] = lambda _: None,
     ) -> None:
-        """``kept`` is how long the audit log is kept."""
         self._database = database
         self._registry = registry
         self._profiles = profiles
@@ -50,10 +58,11 @@ class AdminUpkeep:
                 more = await stats.roll_up(session)
 
     async def prune(self) -> None:
-        """Forget answers, audit entries, replays and roll-ups whose time is over, some at a time; every minute or so."""
+        """Forget answers, audit entries, replays, roll-ups and dead letters whose time is over, some at a time."""
         now = self._registry.clock.now()
         async with self._database.session() as session:
             await idempotency.prune_answers(session, now)
-            await audit.prune_entries(session, now - self._kept)
+            await audit.prune_entries(session, now - self._kept.audit)
             await stats.prune_rollups(session, now - ROLLUPS_KEPT)
-            await session.execute("replay_prune", now - self._kept)
+            await session.execute("replay_prune", now - self._kept.audit)
+            await session.execute("dead_letters_prune", now - self._kept.letters)

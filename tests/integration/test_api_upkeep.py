@@ -8,10 +8,12 @@ import pytest
 from service.api.parts import ApiLimits
 from service.lifecycle import SystemClock, SystemRng
 from service.profiles import load_profiles
-from service.store.admin_upkeep import AdminUpkeep
+from service.store.admin_upkeep import AdminUpkeep, Kept
 from service.store.database import Database
 from service.tools import keys
 from tests.support.api import URL_1, running_api
+
+KEPT = Kept(audit=timedelta(days=400), letters=timedelta(days=90))
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ async def api(database):
 
 
 async def test_rounds(api):
-    upkeep = AdminUpkeep(api.database, api.parts.registry, load_profiles(), timedelta(days=400))
+    upkeep = AdminUpkeep(api.database, api.parts.registry, load_profiles(), KEPT)
     await api.post("/v1/webhooks", {"url": URL_1, "id": "w"}, Idempotency_Key="k")
     await api.post("/v1/webhooks/w/replay", {"since": "2000-01-01T00:00:00Z", "which": "all"})
     await api.post("/v1/webhooks/w/replay", {"since": "2000-01-01T00:00:00Z", "which": "all", "dry_run": True})
@@ -34,6 +36,17 @@ async def test_rounds(api):
     await upkeep.prune()
     for table in ("audit_log", "idempotency", "replays"):
         assert await api.value(f"SELECT count(*) FROM {table}") == 0, table
+
+
+async def test_dead_letters_are_kept_as_long_as_messages(api):
+    for offset, days in enumerate((1, 89, 91, 400)):
+        await api.fetch(
+            """INSERT INTO dead_letters (topic, partition, kafka_offset, reason, detail, headers, size, sha256, received_at)
+            VALUES ('t', 0, $1, 'schema', '', '[]', 0, '', now() - make_interval(days => $2))""",
+            offset, days,
+        )  # fmt: skip
+    await AdminUpkeep(api.database, api.parts.registry, load_profiles(), KEPT).prune()
+    assert [row[0] for row in await api.fetch("SELECT kafka_offset FROM dead_letters ORDER BY 1")] == [0, 1]
 
 
 async def test_tests_are_limited_per_webhook_and_tenant(database):

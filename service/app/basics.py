@@ -131,11 +131,20 @@ async def wait_for_schema(basics: Basics, stop: Stop) -> None:
         try:
             await check_schema(basics.configuration.database_url())
             await measure_skew(basics.clock, basics.database)  # before anybody asks this process for the time
+            await warn_of_loose_commits(basics.database, basics.log.warning)
         except StoreUnavailable as error:
             basics.log.warning("database_unavailable", reason=str(error))
             await stop.pause(RETRY_START)
         else:
             return
+
+
+async def warn_of_loose_commits(database: Database, warn: Callable[..., object]) -> None:
+    """Say it where a commit may be lost with its server: what was accepted may be, too. Raises StoreUnavailable."""
+    async with database.session() as session:
+        setting: str = await session.value("synchronous_commit")
+    if setting == "off":
+        warn("commits_not_durable", synchronous_commit=setting)
 
 
 def build_common_workers(basics: Basics) -> tuple[Worker, ...]:

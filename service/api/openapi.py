@@ -137,13 +137,17 @@ def _header_parameters(operation: Operation) -> list[Json]:
         headers.append(("X-Tenant-ID", "The tenant, for operator keys."))
     if operation.kind is Kind.WRITE and operation.method in {"POST", "PUT"}:
         headers.append(("Idempotency-Key", "A repeat within 24 hours gets the same answer."))
-    if operation.path == "/v1/webhooks/{webhook_id}" and operation.kind is Kind.WRITE:
+    if _takes_a_revision(operation):
         headers.append(("If-Match", "The revision that the change is meant for."))
     schema = {"type": "string", "minLength": 1, "maxLength": 255}
     return [
         {"name": name, "in": "header", "required": False, "schema": schema, "description": text}
         for name, text in headers
     ]
+
+
+def _takes_a_revision(operation: Operation) -> bool:
+    return operation.path == "/v1/webhooks/{webhook_id}" and operation.kind is Kind.WRITE
 
 
 def _request_body(operation: Operation) -> Json | None:
@@ -196,10 +200,10 @@ def _failures(operation: Operation) -> list[int]:
     if operation.kind is Kind.OPEN:
         return [404]
     failures = {400, 401, 403, 404, 422, 429, 503}
-    if operation.kind is not Kind.READ:
+    if operation.kind is not Kind.READ or operation.path == "/v1/signing-keys":  # whose secrets may not open
         failures |= {409}
     if operation.body or operation.kind is Kind.EVENTS:
         failures |= {408, 413, 415}
-    if operation.path == "/v1/webhooks/{webhook_id}":
+    if _takes_a_revision(operation):
         failures |= {412}
     return sorted(failures)

@@ -12,7 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from service.domain.batches import Batch
+from service.domain.jobs import Job, Phase
+from service.domain.messages import build_batch_body, build_job_body
+from service.domain.operational import DeliveryExhausted, WebhookDisabled
 from service.domain.signing import KeyPair, Secret, build_signer, format_secret, rotate
+from service.ingest.bodies import encode_json
 from service.ingest.parsing import Parser
 from service.profiles import load_profiles
 from tests.support.documents import ROOT
@@ -22,6 +27,7 @@ from tests.support.service import PROGRAM
 
 PAGE = ROOT / "service" / "INTEGRATING.md"
 GUIDE = PAGE.read_text()
+NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 KEY = bytes(range(100, 132))
 SECRETS = (Secret(KEY, datetime.now(UTC)),)
 NAMES = ["plain", "é", "\u2028", "😀", "Zoë 🎉", "naïve – Größe", "日本", '\\ " / <&>']
@@ -68,6 +74,39 @@ def post(port, body, headers, within=60.0):
             time.sleep(0.05)
         finally:
             connection.close()
+
+
+def shape_of(value):
+    """The names of objects at every depth, in order; of a list, those of its first."""
+    if isinstance(value, dict):
+        return {name: shape_of(each) for name, each in value.items()}
+    return [shape_of(value[0])] if isinstance(value, list) and value else None
+
+
+def test_the_bodies_that_it_shows_have_the_fields_of_those_that_are_sent():
+    batch = Batch(1, "acct_42", "invoices-nov", 1, "bat_1", members=1, succeeded=1, completed_at=NOW)
+    job = Job("acct_42", "doc_7f31", 1, Phase.SUCCEEDED, completed_at=NOW, batch_generation=1)
+    made = (
+        build_batch_body(batch, [job], message_type="t", link="https://x/y", cap=10_000, encode=encode_json),
+        build_job_body(job, batch, message_type="t", link=None, encode=encode_json),
+    )
+    shown = re.findall(r"```jsonc\n(.*?)```", GUIDE, flags=re.DOTALL)
+    for ours, theirs in zip(map(json.loads, made), map(json.loads, shown), strict=True):
+        assert shape_of(theirs) == shape_of(ours)
+        assert list(theirs["data"]) == list(ours["data"])
+
+
+def test_the_operational_messages_have_the_data_that_it_names():
+    told = (
+        WebhookDisabled("t", "w", "h", "gone", NOW),
+        DeliveryExhausted("t", "w", "h", "exhausted", NOW, "dlv_1", "msg_1", "b", None, 3, None),
+        DeliveryExhausted("t", "w", "h", "exhausted", NOW, "dlv_1", "msg_1", None, "j", 3, None),
+    )
+    rows = dict(re.findall(r"^\| `(webhook\.disabled|delivery\.exhausted)` \| (.*) \|$", GUIDE, flags=re.MULTILINE))
+    four = set(re.findall(r"`(\w+)`", rows[told[0].type])) - {"gone", "failing"}
+    assert four == set(told[0].data)
+    more = set(re.findall(r"`(\w+)`", rows[told[1].type])) | four
+    assert more == set(told[1].data) | set(told[2].data)
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)

@@ -42,7 +42,7 @@ ANSWERS = (
     ),
     tile(
         "Dead letters, 24 h",
-        "Records put aside. `webhookd dlq list` shows them with the reason; after a repair, `webhookd dlq replay`.",
+        "Records put aside. `webhookd dlq list` shows them with the reason; after a repair, `webhookd dlq replay --reason`.",
         (Query("sum(increase(webhookd_dead_letters_total{…}[24h]))", "dead letters"),),
         decimals=0,
         thresholds=NONE_IS_GOOD,

@@ -20,14 +20,7 @@ from service.domain.egress import EgressPolicy, parse_policy
 from service.domain.profiles import ProfileSet
 from service.domain.webhooks import WebhookDefaults
 from service.ingest.broker import KafkaOptions
-from service.lifecycle import (
-    Heartbeats,
-    LoopLagProbe,
-    Stop,
-    SystemClock,
-    SystemRng,
-    Worker,
-)
+from service.lifecycle import Heartbeats, LoopLagProbe, Stop, SystemClock, SystemRng, Worker
 from service.logs import Logger, Redactor, configure, get_logger
 from service.ports import StoreUnavailable
 from service.profiles import load_profiles

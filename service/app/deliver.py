@@ -18,10 +18,7 @@ from service.domain.targets import parse_url
 from service.ingest.applying import Ingestor
 from service.ingest.bodies import encode_json
 from service.ingest.broker import BrokerUnavailable, Producer
-from service.lifecycle import (
-    Worker,
-    raise_descriptor_limit,
-)
+from service.lifecycle import Worker, raise_descriptor_limit
 from service.ports import StoreUnavailable
 from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup

@@ -18,9 +18,7 @@ from service.ingest.mirror import DeadLetterMirror
 from service.ingest.parsing import Parser
 from service.ingest.reading import Reader
 from service.ingest.worker import KafkaIngest
-from service.lifecycle import (
-    Worker,
-)
+from service.lifecycle import Worker
 from service.store.dead_letters import DeadLetters
 from service.store.ingesting import PostgresIngestStore
 from service.store.offsets import OffsetStore

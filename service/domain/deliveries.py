@@ -1,7 +1,8 @@
 """A delivery's states and reasons, and what moves it other than the end of an attempt.
 
 Belongs here: the lifecycle table (claim, pause, supersede, cancel, …), which calls of the API a state allows, and the
-state diagram. Does not belong here: what an attempt's outcome leads to (``outcomes``).
+state diagram. These moves are made by SQL, many rows at a time; a test holds every statement to this table. Does not
+belong here: what an attempt's outcome leads to (``outcomes``).
 """
 
 from __future__ import annotations

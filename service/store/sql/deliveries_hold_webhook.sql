@@ -1,9 +1,11 @@
--- Hold what waits for a stopped webhook, at most $3 rows at a time; what is on the wire is flagged. Returns the number
--- of deliveries that are held now.
+-- Hold what waits for a stopped webhook, at most $3 rows at a time; what is on the wire is flagged, unless it is to be
+-- superseded or canceled. Returns the number of deliveries that are held now.
 WITH flagged AS (
     UPDATE deliveries AS d
     SET flag = 3, flag_reason = $2::text
-    WHERE d.webhook_key = $1::bigint AND d.lease_token IS NOT NULL AND d.flag = 0 AND d.extra <> 1
+    WHERE
+        d.webhook_key = $1::bigint AND d.lease_token IS NOT NULL AND d.extra <> 1
+        AND (d.flag IN (0, 4) OR (d.flag = 3 AND $2::text = 'paused'))
 ),
 chosen AS (
     SELECT d.delivery_id

@@ -1,5 +1,6 @@
 -- Make room for newer deliveries of the same work: older ones of the same webhook that are not on the wire end as
--- superseded; one that is on the wire is flagged, so that the newer one can wait for it. Returns both.
+-- superseded; one that is on the wire is flagged (unless it is to be canceled), so that the newer one can wait for it.
+-- Returns both.
 WITH newer AS (
     SELECT *
     FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::text[]) AS n (group_key, webhook_key, generation, message_id)
@@ -14,7 +15,7 @@ older AS (
 ),
 flagged AS (
     UPDATE deliveries AS d
-    SET flag = 1, flag_reason = NULL
+    SET flag = CASE d.flag WHEN 2 THEN 2 ELSE 1 END, flag_reason = CASE d.flag WHEN 2 THEN d.flag_reason END
     FROM older AS o
     WHERE d.delivery_id = o.delivery_id AND o.on_wire
     RETURNING d.delivery_id, d.group_key, d.webhook_key

@@ -1,0 +1,59 @@
+"""Plans: what is called on an empty queue again and again must go by the right index once there is a backlog."""
+
+from __future__ import annotations
+
+import orjson
+
+from service.store.database import Database
+from service.store.statements import statement
+from tests.support.delivering import Queue
+
+LANES = 20
+EACH = 60
+
+
+async def explain(session, call: str) -> list[tuple[str, str]]:
+    """The index scans of a call's plan: index and condition."""
+    found: list[tuple[str, str]] = []
+
+    def walk(node) -> None:
+        if "Index Name" in node:
+            found.append((node["Index Name"], node.get("Index Cond", "")))
+        for child in node.get("Plans", ()):
+            walk(child)
+
+    text = await session.connection.fetchval(f"EXPLAIN (FORMAT JSON) {call}")
+    walk(orjson.loads(text)[0]["Plan"])
+    return found
+
+
+async def test_a_backlog_in_a_queue_that_was_empty_is_claimed_lane_by_lane(database):
+    call = "EXECUTE claim (-9223372036854775808, 500, '{}', 4, 500, 7, 60.0)"
+    types = "bigint, integer, jsonb, integer, integer, bigint, double precision"
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.execute("VACUUM (ANALYZE) deliveries")
+        await session.connection.execute(f"PREPARE claim ({types}) AS {statement('deliveries_claim')}")
+        for _ in range(8):  # a plan is cached from the sixth call on
+            assert len(await session.connection.fetch(call)) == 1
+        for _ in range(LANES):
+            await queue.deliveries(await queue.webhook("http://receiver.test/"), EACH)
+        scans = await explain(session, call)
+        taken = await session.connection.fetch(call)
+    assert len(taken) == LANES * 4
+    assert {name for name, _ in scans if name.startswith("deliveries")} == {
+        "deliveries_due",
+        "deliveries_of_group",
+        "deliveries_pkey",
+    }
+    assert [cond for name, cond in scans if name == "deliveries_due" and "due_at <= now()" in cond]
+
+
+async def test_whoever_waits_for_another_is_looked_for_among_those_that_wait(database):
+    call = "EXECUTE wake (500)"
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.deliveries(await queue.webhook("http://receiver.test/"), 500)
+        await queue.execute("ANALYZE deliveries")
+        await session.connection.execute(f"PREPARE wake (integer) AS {statement('deliveries_wake_orphans')}")
+        scans = await explain(session, call)
+    assert "deliveries_waiting" in {name for name, _ in scans}
+    assert all(cond for _, cond in scans), "nothing is walked from end to end"

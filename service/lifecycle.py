@@ -16,8 +16,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import uvloop
 
@@ -27,6 +28,13 @@ MANY_DESCRIPTORS = 1_000_000  # what "unlimited" is taken for
 _TO_LET_GO = 3.0  # seconds after the drain budget in which workers hand back what they could not end
 
 T = TypeVar("T")
+
+# In which a loop has to turn, or a statement of its to end. Against a frozen database the longest wait is 80 s: for a
+# connection 10, for the statement 30, for its cancellation 30, for handing the connection back 10.
+TURNS_WITHIN: Final = timedelta(minutes=3)
+BEAT_EVERY: Final = 1.0
+
+_BEAT: ContextVar[Callable[[], None] | None] = ContextVar("beat", default=None)
 
 
 class Clock(Protocol):
@@ -228,10 +236,47 @@ class Heartbeats:
         finally:
             del self._bounds[name], self._last[name]
 
+    @contextmanager
+    def turning(self, name: str, bound: timedelta = TURNS_WITHIN) -> Iterator[None]:
+        """Inside, the loop ``name`` turns: each ``beat()`` that it comes by, however deep, counts for it."""
+        with self.watch(name, bound) as mine:
+            outer = _BEAT.set(mine)
+            try:
+                yield
+            finally:
+                _BEAT.reset(outer)
+
     def list_silent(self) -> dict[str, float]:
         """Loops over their bound, with the seconds since their last beat."""
         now = self._clock.monotonic()
         return {name: now - self._last[name] for name, bound in self._bounds.items() if now - self._last[name] > bound}
+
+
+def beat() -> None:
+    """The loop that this runs in still gets on. Nothing where none is watched."""
+    mine = _BEAT.get()
+    if mine is not None:
+        mine()
+
+
+async def rest(seconds: float) -> None:
+    """Sleep; a loop that rests still beats."""
+    left = seconds
+    while left > 0:
+        beat()
+        await asyncio.sleep(min(left, BEAT_EVERY))
+        left -= BEAT_EVERY
+    beat()
+
+
+async def heed(event: asyncio.Event) -> None:
+    """Wait for an event, however long; a loop that waits for work still beats."""
+    while not event.is_set():
+        beat()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEAT_EVERY):
+                await event.wait()
+    beat()
 
 
 class LoopLagProbe:

@@ -18,7 +18,7 @@ from service.domain.targets import parse_url
 from service.ingest.applying import Ingestor
 from service.ingest.bodies import encode_json
 from service.ingest.broker import BrokerUnavailable, Producer
-from service.lifecycle import Worker, raise_descriptor_limit
+from service.lifecycle import Worker, beat, raise_descriptor_limit
 from service.ports import StoreUnavailable
 from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.dns import AresLookup
@@ -66,6 +66,7 @@ async def add_deliver(
         health=HealthKeeping(basics.database),
         listener=NotificationListener(basics.configuration.listen_url),
         sender=sender,
+        heartbeats=basics.heartbeats,
         observer=basics.telemetry,
         tell=basics.tell,
         spans=basics.spans,
@@ -117,7 +118,7 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
         Loop("partitions", 3600.0, PartitionUpkeep(partitions, keeping, basics.tell).run_once),
         *_admin_loops(basics),
     )
-    return Upkeep(LeaderLock(basics.configuration.listen_url), loops, basics.tell, gauging.lead)
+    return Upkeep(LeaderLock(basics.configuration.listen_url), loops, basics.heartbeats, basics.tell, gauging.lead)
 
 
 def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
@@ -148,6 +149,7 @@ async def _send(basics: Basics, events: Sequence[OperationalEvent]) -> None:
     try:
         await producer.open()
         for event in events:
+            beat()
             await producer.send(event.tenant_id.encode(), build_operational_body(event, encode_json), ())
     except BrokerUnavailable as error:
         raise StoreUnavailable(str(error)) from error

@@ -14,7 +14,7 @@ from service.delivery.attempting import AttemptRules, Attempts, Sender
 from service.delivery.catalog import Catalog, CatalogStore
 from service.delivery.claiming import Claimer, ClaimStore
 from service.delivery.decisions import Undelivered
-from service.delivery.engine import Engine, EngineParts, Listener
+from service.delivery.engine import Engine, EngineParts, Heartbeats, Listener
 from service.delivery.entries import SendingDefaults
 from service.delivery.handoff import LocalHandoff
 from service.delivery.instants import DatabaseClock, Monotonic
@@ -55,6 +55,7 @@ class EnginePorts:
     health: Fares
     listener: Listener
     sender: Sender
+    heartbeats: Heartbeats
     observer: Observer
     tell: Tell
     spans: AttemptSpans | None = None
@@ -145,6 +146,7 @@ def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverR
             rates=Rates(ports.health, catalog, slots),
             handoff=handoff,
             listener=ports.listener,
+            heartbeats=ports.heartbeats,
             tell=ports.tell,
         )
     )

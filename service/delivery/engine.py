@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -25,7 +26,7 @@ from service.delivery.rates import Rates
 from service.delivery.recording import Recorder
 from service.delivery.sending import Crew
 from service.delivery.slots import Slots
-from service.lifecycle import Stop
+from service.lifecycle import Stop, beat, heed, rest
 from service.ports import Conflict, StoreUnavailable
 
 DUE_CHANNEL: Final = "webhookd_due"
@@ -39,12 +40,21 @@ IN_VAIN: Final = 3.0
 WORTH: Final = 4
 LAST_WRITES: Final = 2.5
 
+Loop = Callable[[], Coroutine[Any, Any, None]]
+
 
 class Listener(Protocol):
     """Hears notifications on a connection of its own, which also counts this process as a live one."""
 
     async def listen(self, handlers: Mapping[str, Callable[[], object]]) -> None:
         """Call the handler of a channel at each notification, until the connection ends: StoreUnavailable."""
+
+
+class Heartbeats(Protocol):
+    """Knows which loops turn."""
+
+    def turning(self, name: str) -> AbstractContextManager[None]:
+        """Inside, the loop of this name is watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,7 @@ class EngineParts:
     rates: Rates
     handoff: LocalHandoff
     listener: Listener
+    heartbeats: Heartbeats
     tell: Tell
 
 
@@ -102,8 +113,8 @@ class Engine:
         self._running = True
         async with asyncio.TaskGroup() as group:
             self._crew.start(group)
-            lasting = [group.create_task(loop, name=name) for name, loop in self._list_lasting_loops().items()]
-            ending = [group.create_task(loop, name=name) for name, loop in self._list_claiming_loops().items()]
+            lasting = self._start(group, self._list_lasting_loops())
+            ending = self._start(group, self._list_claiming_loops())
             await stop.wait()
             for task in ending:
                 task.cancel()
@@ -111,22 +122,29 @@ class Engine:
             for task in lasting:
                 task.cancel()
 
-    def _list_lasting_loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def _start(self, group: asyncio.TaskGroup, loops: Mapping[str, Loop]) -> list[asyncio.Task[None]]:
+        return [group.create_task(self._watch(name, loop), name=name) for name, loop in loops.items()]
+
+    async def _watch(self, name: str, loop: Loop) -> None:
+        with self._parts.heartbeats.turning(name):
+            await loop()
+
+    def _list_lasting_loops(self) -> dict[str, Loop]:
         """Loops that go on while the last attempts end."""
         return {
-            "recording": self._parts.recorder.run(),
-            "observing": self._parts.observations.run(),
-            "refreshing": self._keep_refreshing(),
+            "recording": self._parts.recorder.run,
+            "observing": self._parts.observations.run,
+            "refreshing": self._keep_refreshing,
         }
 
-    def _list_claiming_loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def _list_claiming_loops(self) -> dict[str, Loop]:
         """Loops that bring in new work."""
         return {
-            "claiming": self._keep_claiming(),
-            "listening": self._keep_listening(),
-            "leases": self._keep_leases(),
-            "rates": self._keep_drawing(),
-            "arrivals": self._keep_letting_in(),
+            "claiming": self._keep_claiming,
+            "listening": self._keep_listening,
+            "leases": self._keep_leases,
+            "rates": self._keep_drawing,
+            "arrivals": self._keep_letting_in,
         }
 
     def _connect(self) -> None:
@@ -147,6 +165,7 @@ class Engine:
     async def _keep_claiming(self) -> None:
         spent = 0.0
         while True:
+            beat()
             await self._wait(self._due, POLL)
             self._due.clear()
             if not self.may_send():
@@ -199,6 +218,7 @@ class Engine:
     async def _keep_listening(self) -> None:
         handlers = {DUE_CHANNEL: self._due.set, WEBHOOKS_CHANNEL: self._changed.set}
         while True:
+            beat()
             try:
                 await self._parts.listener.listen(handlers)
             except StoreUnavailable:
@@ -206,7 +226,7 @@ class Engine:
 
     async def _keep_leases(self) -> None:
         while True:
-            await asyncio.sleep(self._parts.claimer.lease / 6)
+            await rest(self._parts.claimer.lease / 6)
             try:
                 await self._parts.claimer.keep_leases()
             except (StoreUnavailable, Conflict):
@@ -214,6 +234,7 @@ class Engine:
 
     async def _keep_drawing(self) -> None:
         while True:
+            beat()
             if await self._parts.rates.keep_drawing():
                 self._crew.wake()
 
@@ -221,7 +242,7 @@ class Engine:
         """Let in what ingest handed over for webhooks that are not known here yet."""
         handoff = self._parts.handoff
         while True:
-            await self._arrived.wait()
+            await heed(self._arrived)
             self._arrived.clear()
             rows, handoff.arrivals = handoff.arrivals, []
             try:
@@ -234,6 +255,7 @@ class Engine:
 
     async def _keep_refreshing(self) -> None:
         while True:
+            beat()
             self._changed.clear()
             try:
                 entries = await self._parts.catalog.refresh()

@@ -18,6 +18,7 @@ from service.delivery.instants import DatabaseClock, instant
 from service.delivery.observer import Observer, Tell
 from service.domain.health import Health, HealthEvent, HealthRules, build_health, observe
 from service.domain.webhooks import DisableReason
+from service.lifecycle import heed
 from service.ports import Conflict, StoreUnavailable
 
 GATHER: Final = 0.1
@@ -126,7 +127,7 @@ class Observations:
     async def run(self) -> None:
         """Write what comes, until cancelled."""
         while True:
-            await self._wanted.wait()
+            await heed(self._wanted)
             await self._gather()
             try:
                 await self.flush()

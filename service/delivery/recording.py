@@ -18,6 +18,7 @@ from service.delivery.observer import Observer, Tell
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome
 from service.domain.deliveries import Reason, Recall
+from service.lifecycle import beat, heed
 from service.ports import Conflict, StoreUnavailable
 
 GATHER: Final = 0.003
@@ -169,7 +170,7 @@ class Recorder:
         """Write what comes, until cancelled; back off while the database is away."""
         wait = BACK_OFF[0]
         while True:
-            await self._wanted.wait()
+            await heed(self._wanted)
             await asyncio.sleep(GATHER)
             self._wanted.clear()
             try:
@@ -205,6 +206,7 @@ class Recorder:
     async def flush(self) -> None:
         """Write everything there is. Raises StoreUnavailable; what was not written is kept."""
         while not self.empty:
+            beat()
             try:
                 woken = await self._write_accepted() + await self._write_undelivered()
                 await self._write_rest()

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import asyncpg
 
+from service.lifecycle import beat
 from service.ports import Conflict, StoreUnavailable
 from service.store.statements import statement
 
@@ -43,6 +44,7 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.exce
 # a queue is empty takes any index for as good as any other, or a scan of the table, and is kept when the queue fills: four
 # processes then needed minutes for what takes seconds. What planning costs, groups of rows share.
 PLANNING = {"enable_seqscan": "off", "jit": "off", "plan_cache_mode": "force_custom_plan"}
+ACQUIRE_TIMEOUT: Final = 10.0
 
 
 async def _keep_state(_: Any) -> None:
@@ -51,26 +53,35 @@ async def _keep_state(_: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One connection, inside a transaction where ``Database.transaction`` gave it. Statements go by name."""
+    """One connection, inside a transaction where ``Database.transaction`` gave it. Statements go by name.
+
+    A statement that has ended is a beat of the loop that ran it: long work is not taken for a loop that hangs.
+    """
 
     connection: Any  # asyncpg's pool proxy, which is no Connection to a type checker
 
     async def fetch(self, name: str, *args: object) -> list[Any]:
         """Run ``sql/<name>.sql`` and return its rows."""
         rows: list[Any] = await self.connection.fetch(statement(name), *args)
+        beat()
         return rows
 
     async def find(self, name: str, *args: object) -> Any | None:
         """Run ``sql/<name>.sql`` and return its first row, or None."""
-        return await self.connection.fetchrow(statement(name), *args)
+        row = await self.connection.fetchrow(statement(name), *args)
+        beat()
+        return row
 
     async def value(self, name: str, *args: object) -> Any:
         """Run ``sql/<name>.sql`` and return the first column of its first row."""
-        return await self.connection.fetchval(statement(name), *args)
+        value = await self.connection.fetchval(statement(name), *args)
+        beat()
+        return value
 
     async def execute(self, name: str, *args: object) -> str:
         """Run ``sql/<name>.sql`` and return its command tag."""
         tag: str = await self.connection.execute(statement(name), *args)
+        beat()
         return tag
 
     async def execute_many(self, name: str, rows: Sequence[Sequence[object]]) -> None:
@@ -153,7 +164,7 @@ class Database:
     async def session(self) -> AsyncIterator[Session]:
         """Lend a connection outside any transaction: each statement commits by itself."""
         with translated():
-            async with self.pool.acquire(timeout=10.0) as connection:
+            async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT) as connection:
                 yield Session(connection)
 
     @asynccontextmanager
@@ -163,7 +174,7 @@ class Database:
         Raises Conflict when the server chose this transaction as the victim of a deadlock.
         """
         with translated():
-            async with self.pool.acquire(timeout=10.0) as connection, connection.transaction():
+            async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT) as connection, connection.transaction():
                 yield Session(connection)
 
 

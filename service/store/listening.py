@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from service.lifecycle import beat
 from service.store.database import Address, StoreUnavailable, current, translated
 from service.store.statements import statement
 
@@ -55,6 +56,7 @@ class NotificationListener:
             await connection.add_listener(channel, _calling(handler))
             handler()
         while not ended.is_set():
+            beat()
             await _wait(ended, PROBE_EVERY)
             await connection.execute(
                 statement("connection_prove")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from service.lifecycle import Stop
+from service.lifecycle import Stop, beat, rest
 from service.ports import Conflict, StoreUnavailable
 
 TRY_EVERY: Final = 1.0
@@ -37,6 +38,13 @@ class Tell(Protocol):
         """Write it: an event's name and its fields."""
 
 
+class Heartbeats(Protocol):
+    """Knows which loops turn."""
+
+    def turning(self, name: str) -> AbstractContextManager[None]:
+        """Inside, the loop of this name is watched."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A named loop: ``run_once`` every ``every`` seconds, the first time at once.
@@ -59,24 +67,31 @@ class Upkeep:
         self,
         lock: LeadLock,
         loops: Sequence[Loop],
+        heartbeats: Heartbeats,
         tell: Tell,
         on_lead: Callable[[bool], object] = lambda _: None,
     ) -> None:
         self._lock = lock
         self._loops = loops
+        self._heartbeats = heartbeats
         self._tell = tell
         self._on_lead = on_lead
 
     async def run(self, stop: Stop) -> None:
         """Try to lead, and lead, until the stop."""
         try:
-            while not stop.is_set():
-                if await self._try():
-                    await self._lead(stop)
-                else:
-                    await stop.pause(TRY_EVERY)
+            with self._heartbeats.turning(self.name):
+                await self._keep_trying(stop)
         finally:
             self._lock.release()
+
+    async def _keep_trying(self, stop: Stop) -> None:
+        while not stop.is_set():
+            beat()
+            if await self._try():
+                await self._lead(stop)
+            else:
+                await stop.pause(TRY_EVERY)
 
     async def _try(self) -> bool:
         try:
@@ -101,15 +116,17 @@ class Upkeep:
     async def _keep_proving(self, stop: Stop) -> None:
         """Until the stop, or until the lock is lost."""
         while not await stop.pause(PROVE_EVERY):
+            beat()
             try:
                 await self._lock.prove()
             except StoreUnavailable:
                 return
 
     async def _keep_running(self, loop: Loop) -> None:
-        while True:
-            try:
-                await loop.run_once()
-            except (StoreUnavailable, Conflict) as trouble:
-                self._tell("upkeep_round_failed", loop=loop.name, trouble=type(trouble).__name__)
-            await asyncio.sleep(loop.every)
+        with self._heartbeats.turning(loop.name):
+            while True:
+                try:
+                    await loop.run_once()
+                except (StoreUnavailable, Conflict) as trouble:
+                    self._tell("upkeep_round_failed", loop=loop.name, trouble=type(trouble).__name__)
+                await rest(loop.every)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from service.lifecycle import Stop, SystemClock
+from service.lifecycle import Heartbeats, Stop, SystemClock
 from service.ports import StoreUnavailable
 from service.store.database import Database
 from service.store.leadership import LeaderLock
@@ -27,7 +27,7 @@ async def test_one_leads_and_another_takes_over(database):
         async def run_once():
             rounds.append(name)
 
-        return Upkeep(LeaderLock(database), [Loop("test", 0.02, run_once)], watcher.tell)
+        return Upkeep(LeaderLock(database), [Loop("test", 0.02, run_once)], Heartbeats(SystemClock()), watcher.tell)
 
     first, second = make_stop(), make_stop()
     async with asyncio.TaskGroup() as group:
@@ -51,7 +51,9 @@ async def test_a_leader_whose_session_is_cut_steps_down_and_tries_again(database
         raise StoreUnavailable("test")
 
     watcher = Watcher()
-    upkeep = Upkeep(LeaderLock(database), [Loop("test", 0.02, run_once)], watcher.tell, told.append)
+    upkeep = Upkeep(
+        LeaderLock(database), [Loop("test", 0.02, run_once)], Heartbeats(SystemClock()), watcher.tell, told.append
+    )
     async with Queue(database) as queue, asyncio.TaskGroup() as group:
         task = group.create_task(upkeep.run(stop))
         await until(lambda: told == [True])
@@ -84,7 +86,7 @@ async def test_a_bug_in_a_loop_ends_the_worker(database):
     async def run_once():
         raise RuntimeError("bug")
 
-    upkeep = Upkeep(LeaderLock(database), [Loop("test", 1.0, run_once)], Watcher().tell)
+    upkeep = Upkeep(LeaderLock(database), [Loop("test", 1.0, run_once)], Heartbeats(SystemClock()), Watcher().tell)
     with pytest.raises(ExceptionGroup):
         await upkeep.run(make_stop())
 

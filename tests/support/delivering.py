@@ -23,7 +23,7 @@ from service.domain.health import DEFAULT_RULES, HealthRules
 from service.domain.schedule import DEFAULT_SPREAD, Schedule
 from service.domain.signing import Secret
 from service.domain.targets import parse_url
-from service.lifecycle import Stop, SystemClock, SystemRng
+from service.lifecycle import Heartbeats, Stop, SystemClock, SystemRng
 from service.sealing import Sealer
 from service.sender import HttpSender, build_tls_context
 from service.store.catalog import WebhookCatalog
@@ -104,6 +104,7 @@ class Role:
     watcher: Watcher
     stop: Stop
     clock: ShiftedClock
+    heartbeats: Heartbeats
     task: asyncio.Task[None] | None = None
 
     async def end(self) -> None:
@@ -271,10 +272,16 @@ async def deliver(
     wrap: Callable[[DeliveryStore], Any] = lambda store: store,
     rules: AttemptRules | None = None,
     started: bool = True,
+    heartbeats: Heartbeats | None = None,
+    command_timeout: float = 30.0,
 ) -> AsyncIterator[Role]:
     """Run an engine; it is stopped at the end, unless the test did."""
     watcher, clock = Watcher(), ShiftedClock()
-    async with Database(dsn, size=6) as database, HttpSender(POLICY, Names(), build_tls_context()) as http:
+    heartbeats = heartbeats or Heartbeats(clock)
+    async with (
+        Database(dsn, size=6, command_timeout=command_timeout) as database,
+        HttpSender(POLICY, Names(), build_tls_context()) as http,
+    ):
         ports = EnginePorts(
             clock=clock,
             rng=SystemRng(),
@@ -283,6 +290,7 @@ async def deliver(
             health=HealthKeeping(database),
             listener=NotificationListener(dsn),
             sender=sender or http,
+            heartbeats=heartbeats,
             observer=watcher,
             tell=watcher.tell,
         )
@@ -293,7 +301,7 @@ async def deliver(
             rules=rules or AttemptRules(),
         )
         parts = build_deliver_role(ports, settings)
-        role = Role(parts, watcher, Stop(clock, timedelta(seconds=drain)), clock)
+        role = Role(parts, watcher, Stop(clock, timedelta(seconds=drain)), clock, heartbeats)
         async with asyncio.TaskGroup() as group:
             if started:
                 role.task = group.create_task(parts.engine.run(role.stop))

@@ -38,6 +38,7 @@ from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace
 
 OWN_FAULT_WAIT: Final = 5.0
 COOL_OFF: Final = 1.0
+KEY_STORE: Final = "key_store"
 _TIMEOUTS: Final = frozenset({OutcomeClass.TIMEOUT, OutcomeClass.CONNECT_TIMEOUT})
 _WITHHELD: Final = {Reason.UNDECRYPTABLE: Verdict.UNDECRYPTABLE, Reason.NO_SIGNING_KEY: Verdict.UNSIGNABLE}
 
@@ -159,6 +160,8 @@ class Attempts:
         if obstacle is Reason.WEBHOOK_DELETED:
             self._recorder.decide(end_without_attempt(row, entry, State.CANCELED, obstacle))
         elif obstacle in _WITHHELD:
+            if obstacle is Reason.UNDECRYPTABLE:
+                self._tell_own_fault(row, entry, KEY_STORE, "what is stored of the webhook does not open")
             verdict = _WITHHELD[obstacle]
             self._recorder.decide(decide_without_attempt(row, entry, verdict, self._instants.now()))
         elif row.test and entry.signer is not None:
@@ -285,9 +288,12 @@ class Attempts:
         if isinstance(fault, TenantBusy):
             self._tell("tenant_busy", kind=fault.kind, detail=fault.detail, **describe_delivery(row, entry))
             return
-        self._observer.own_fault(fault.kind)
-        self._tell("own_fault", kind=fault.kind, detail=fault.detail, **describe_delivery(row, entry))
+        self._tell_own_fault(row, entry, fault.kind, fault.detail)
         self.cool_until = self._clock.monotonic() + COOL_OFF
+
+    def _tell_own_fault(self, row: ReadyDelivery, entry: Entry, kind: str, detail: str) -> None:
+        self._observer.own_fault(kind)
+        self._tell("own_fault", kind=kind, detail=detail, **describe_delivery(row, entry))
 
     def _meet_bug(self, row: ReadyDelivery, entry: Entry, error: Exception) -> None:
         self._observer.own_fault("internal_error")

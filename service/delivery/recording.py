@@ -192,7 +192,7 @@ class Recorder:
 
     def _meet_bug(self, error: Exception) -> None:
         """Something cannot be written: from now on one at a time, and what fails alone goes behind the others."""
-        self._observer.own_fault("database")
+        self._observer.own_fault("internal_error")
         self._tell("recording_failed", unrecorded=self.unrecorded, exc_info=error)
         if self._size == 1:
             self._accepted.extend(self._pop_first(self._accepted))

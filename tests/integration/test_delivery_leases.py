@@ -198,12 +198,16 @@ async def test_a_stopped_webhook_found_at_the_claim_holds_its_deliveries(databas
 
 async def test_no_signing_key_and_undecryptable_are_held(database, sender):
     other = Sealer([("k2", b"\x09" * 32)])
-    async with Queue(database) as queue, deliver(database, sender=sender):
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
         (unsigned,) = await queue.deliveries(await queue.webhook("http://receiver.test/x", secret=None))
         (sealed,) = await queue.deliveries(await queue.webhook("http://receiver.test/y", sealer=other))
         await queue.wait("deliveries", "reason = 'no_signing_key' AND delivery_id = $1", unsigned)
         await queue.wait("deliveries", "reason = 'undecryptable' AND delivery_id = $1", sealed)
     assert sender.requests == []
+    assert role.watcher.faults == ["key_store"]  # operators are alerted, once a delivery
+    (told,) = [fields for event, fields in role.watcher.events if event == "own_fault"]
+    assert (told["kind"], told["delivery_id"], told["attempt"]) == ("key_store", f"dlv_{sealed}", 1)
+    assert told["webhook_id"]
 
 
 async def test_an_unexpected_exception_costs_one_delivery(database, sender):

@@ -6,6 +6,7 @@ entry (``entries``), where it comes from (``service.store``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -63,8 +64,10 @@ class CatalogStore(Protocol):
     async def load(self, webhook_keys: Collection[int]) -> list[WebhookSource]:
         """These webhooks, opened; those that do not exist are left out."""
 
-    async def look(self, back: float, troubled: Collection[int]) -> Look:
-        """What has changed in the last ``back`` seconds, and how the webhooks fare that are, or were, not well."""
+    async def look(self, back: float, troubled: Collection[int], *, first: bool) -> Look:
+        """What has changed in the last ``back`` seconds: revisions, and the health of webhooks that are not well, or are
+        ``troubled`` for all that we know. At the ``first`` look the health of all that are not well.
+        """
 
 
 class Catalog:
@@ -107,14 +110,15 @@ class Catalog:
     async def refresh(self) -> list[Entry]:
         """Take in what has changed since the last look; return the webhooks that are, or were, not well."""
         asked = self._clock.monotonic()
-        epoch = await self._store.read_clock()
-        self._instants.measure(epoch, asked, self._clock.monotonic())
+        stepped = await self._measure_clock(asked)
         troubled = set(self._troubled)
-        look = await self._store.look(self._reach(asked), troubled)
+        first = not math.isfinite(self._looked_at)
+        look = await self._store.look(LOOK_BACK if first else self._reach(asked, stepped), troubled, first=first)
         changed = [key for key, revision in look.revisions if self._is_older(key, revision)]
         if changed:
             await self._load(changed)
         self._adopt(look)
+        self._let_time_pass()
         self._looked_at = asked
         self.fresh_until = asked + STALE_AFTER
         self.close_lanes()
@@ -140,10 +144,19 @@ class Catalog:
         entry = self._entries.get(webhook_key)
         return entry if entry and not entry.one_shot and entry.find_allowance(epoch) == 0 else None
 
-    def _reach(self, asked: float) -> float:
-        """How far back to look: over the time since the last look, and transactions that were open then."""
-        away = asked - self._looked_at
-        return LOOK_BACK if away > 1e9 else LOOK_BACK + away  # noqa: PLR2004 - the first look has nothing to catch up
+    async def _measure_clock(self, asked: float) -> float:
+        """Measure the database's clock anew; return by how many seconds it has stepped forward since the last time."""
+        epoch, known = await self._store.read_clock(), self._instants.known
+        expected = self._instants.epoch()
+        self._instants.measure(epoch, asked, self._clock.monotonic())
+        return max(0.0, epoch - expected) if known else 0.0
+
+    def _reach(self, asked: float, stepped: float) -> float:
+        """How far back to look: over the time since the last look, and transactions that were open then.
+
+        A clock that stepped forward meanwhile makes what was written just before look old.
+        """
+        return LOOK_BACK + asked - self._looked_at + stepped
 
     def _is_older(self, webhook_key: int, revision: int) -> bool:
         entry = self._entries.get(webhook_key)
@@ -183,6 +196,14 @@ class Catalog:
                 health = trouble.health or build_health(known.health.enabled_at)
                 known.adopt_health(health, trouble.held_until, epoch, self.processes)
                 self.note(known)
+
+    def _let_time_pass(self) -> None:
+        """Of webhooks that are not well nothing new is read where nothing was written, but probes become due."""
+        epoch = self._instants.epoch()
+        for key in self._troubled:
+            entry = self._entries.get(key)
+            if entry is not None and entry.find_allowance(epoch) != entry.terms.allowance:
+                entry.set_terms(epoch, self.processes)
 
     def _forget_some(self) -> None:
         """Forget the oldest when there are too many; whoever still needs one loads it again."""

@@ -42,11 +42,13 @@ class WebhookCatalog:
             rows = await session.fetch("webhooks_load", list(webhook_keys))
         return [self._read(row) for row in rows]
 
-    async def look(self, back: float, troubled: Collection[int]) -> Look:
-        """What has changed in the last ``back`` seconds, and how the webhooks fare that are, or were, not well."""
+    async def look(self, back: float, troubled: Collection[int], *, first: bool) -> Look:
+        """What has changed in the last ``back`` seconds: revisions, and the health of webhooks that are not well, or are
+        ``troubled`` for all that is known. At the ``first`` look the health of all that are not well.
+        """
         async with self._database.session() as session:
             changed = await session.fetch("webhooks_changed", back)
-            fares = await session.fetch("webhooks_troubled", list(troubled))
+            fares = await session.fetch("webhooks_troubled", list(troubled), None if first else back)
             pauses = await session.fetch("operator_pauses_active")
             processes = await session.value("processes_count", *PROCESS_LOCK)
         return Look(

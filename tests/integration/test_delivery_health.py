@@ -27,7 +27,7 @@ async def now_of(queue):
 async def store_health(queue, webhook_key, health, breaker=0):
     await queue.execute(
         """INSERT INTO webhook_health (webhook_key, health, breaker) VALUES ($1, $2, $3)
-        ON CONFLICT (webhook_key) DO UPDATE SET health = $2, breaker = $3""",
+        ON CONFLICT (webhook_key) DO UPDATE SET health = $2, breaker = $3, updated_at = now()""",
         webhook_key,
         dump_health(health),
         breaker,

@@ -149,7 +149,7 @@ CREATE TABLE webhook_health (
     probe_at timestamptz,
     rate_tokens double precision,         -- of rate_limit, as of rate_at; null: a full bucket
     rate_at timestamptz,
-    updated_at timestamptz NOT NULL DEFAULT now()
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp() -- of all but the rate limit's columns
 ) WITH (fillfactor = 50);
 CREATE INDEX webhook_health_open ON webhook_health (webhook_key) WHERE breaker <> 0;
 CREATE INDEX webhook_health_held ON webhook_health (webhook_key) WHERE held_until IS NOT NULL;

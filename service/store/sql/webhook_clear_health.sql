@@ -7,4 +7,4 @@ SET
     last_success_at = CASE WHEN $4::boolean THEN NULL ELSE h.last_success_at END,
     last_failure_at = CASE WHEN $4::boolean THEN NULL ELSE h.last_failure_at END,
     last_error = CASE WHEN $4::boolean THEN NULL ELSE h.last_error END,
-    updated_at = now()
+    updated_at = clock_timestamp()

@@ -1,2 +1,2 @@
 -- The receiver's request for rest is over.
-UPDATE webhook_health SET held_until = NULL, updated_at = now() WHERE webhook_key = $1
+UPDATE webhook_health SET held_until = NULL, updated_at = clock_timestamp() WHERE webhook_key = $1

@@ -78,8 +78,8 @@ class Entry:
     """A webhook, ready to use. ``health`` and what follows change while it is kept; the rest belongs to a revision.
 
     ``target`` is None when the URL was refused (``refusal``) or does not decrypt. ``block`` holds the header lines that
-    every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way of sending, and the last
-    attempt was accepted.
+    every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way
+    of sending, and the last attempt was accepted.
     """
 
     webhook_key: int

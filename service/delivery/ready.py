@@ -51,12 +51,10 @@ ORDINARY: Final = Special()
 class ReadyDelivery:
     """One leased delivery.
 
-    ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``attempts``
-    are all that were ever made of it. ``created``,
-    ``first_due`` are seconds since 1970 by the database's clock. ``revision`` is the
-    webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged; ``trace`` is the context that
-    attempts continue. The fields after
-    ``special`` belong to the slots.
+    ``token`` is the fencing token of its lease, ``expires`` the lease's end in monotonic seconds. ``attempts`` are all
+    that were ever made of it. ``created`` and ``first_due`` are seconds since 1970 by the database's clock.
+    ``revision`` is the webhook's when the delivery was claimed (0: not known). ``body`` is None when it was expunged;
+    ``trace`` is the context that attempts continue. The fields after ``special`` belong to the slots.
     """
 
     token: int

@@ -1,7 +1,6 @@
 -- Lease due deliveries: a few of each lane, lanes found by a loose index scan from a rotating cursor. Lanes that are
--- listed in $3, a JSON object, have their own room (0: none now). Sub-selects and ARRAY() keep every step on an index, whatever the
--- statistics say. One row comes back even if nothing is due: the scan's end, without a
--- delivery.
+-- listed in $3, a JSON object, have their own room (0: none now). Sub-selects and ARRAY() keep every step on an index,
+-- whatever the statistics say. One row comes back even if nothing is due: the scan's end, without a delivery.
 WITH RECURSIVE visited (lane, position) AS (
     SELECT
         (

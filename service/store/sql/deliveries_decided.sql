@@ -1,6 +1,7 @@
 -- Record attempts that were not accepted, with what was decided about their deliveries. A decision holds only while
 -- the lease is ours and the flag is the one that was decided upon. Live states (below 4) stay in the queue, done ones
--- move to history. The attempts of the present schedule are $6; all others were made before it, or beside it. Returns the deliveries that are recorded; an attempt without an outcome word is not logged.
+-- move to history. The attempts of the present schedule are $6; all others were made before it, or beside it. An attempt
+-- without an outcome word is not logged. Returns the deliveries that are recorded.
 WITH given AS (
     SELECT *
     FROM unnest(
@@ -40,9 +41,9 @@ history AS (
     )
     SELECT
         d.delivery_id, d.tenant_id, d.webhook_key, coalesce(w.webhook_id, ''), d.message_id, d.body_at, d.type, d.scope,
-        d.group_key, d.batch_key, d.job_id, d.generation, d.to_state, d.to_reason, d.attempts + (d.outcome IS NOT NULL)::integer,
-        d.created_at,
-        d.first_due_at, now(), d.extra, coalesce(d.outcome, d.last_class), coalesce(d.error, d.last_error)
+        d.group_key, d.batch_key, d.job_id, d.generation, d.to_state, d.to_reason,
+        d.attempts + (d.outcome IS NOT NULL)::integer, d.created_at, d.first_due_at, now(), d.extra,
+        coalesce(d.outcome, d.last_class), coalesce(d.error, d.last_error)
     FROM gone AS d
     LEFT JOIN webhooks AS w ON w.webhook_key = d.webhook_key
 ),

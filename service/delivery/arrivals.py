@@ -40,7 +40,7 @@ class Arrivals:
 
     def reserve(self, delivery: NewDelivery) -> Lease | None:
         """Reserve room for one delivery before it is queued; None: it takes the long way."""
-        return self._handoff.reserve(delivery.webhook_key, delivery.lane, delivery.tenant_id, delivery.group_key)
+        return self._handoff.reserve(delivery.webhook_key, delivery.lane, delivery.tenant_id)
 
     def push(self, handed: HandedOver) -> None:
         """Send what was queued with its lease and committed."""

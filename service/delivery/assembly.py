@@ -6,20 +6,18 @@ anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from service.delivery.attempting import AttemptRules, Attempts, Sender
 from service.delivery.catalog import Catalog, CatalogStore
 from service.delivery.claiming import Claimer, ClaimStore
-from service.delivery.decisions import Undelivered
 from service.delivery.engine import Engine, EngineParts, Heartbeats, Listener
 from service.delivery.entries import SendingDefaults
 from service.delivery.handoff import LocalHandoff
 from service.delivery.instants import DatabaseClock, Monotonic
 from service.delivery.observer import Observer, Tell
-from service.delivery.observing import Disabled, HealthStore, Observations
+from service.delivery.observing import HealthStore, Observations
 from service.delivery.rates import Rates, RateStore
 from service.delivery.recording import Recorder, RecordStore
 from service.delivery.slots import Slots
@@ -82,13 +80,6 @@ class DeliverRole:
     catalog: Catalog
     instants: DatabaseClock
     observations: Observations
-
-    def announce(
-        self, on_exhausted: Callable[[Undelivered], object], on_disabled: Callable[[Disabled], object]
-    ) -> None:
-        """Call these with every delivery whose schedule has ended, and every webhook that was disabled."""
-        self.recorder.on_exhausted = on_exhausted
-        self.observations.on_disabled = on_disabled
 
 
 def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverRole:

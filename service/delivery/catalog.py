@@ -7,7 +7,7 @@ entry (``entries``), where it comes from (``service.store``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -71,7 +71,7 @@ class CatalogStore(Protocol):
 
 
 class Catalog:
-    """Webhooks by key. ``find`` costs a dictionary look-up; ``ensure`` and ``refresh`` ask the store.
+    """Webhooks by key. ``find`` costs a dictionary look-up; ``reload`` and ``refresh`` ask the store.
 
     Attempts may start on what is known until the monotonic instant ``fresh_until``. ``on_replaced`` is called with the
     new entry of a webhook whose revision has changed.
@@ -96,12 +96,6 @@ class Catalog:
     def find(self, webhook_key: int) -> Entry | None:
         """The webhook, if it is known here."""
         return self._entries.get(webhook_key)
-
-    async def ensure(self, webhook_keys: Iterable[int]) -> None:
-        """Load those that are not known yet."""
-        missing = {key for key in webhook_keys if key not in self._entries}
-        if missing:
-            await self._load(missing)
 
     async def reload(self, webhook_keys: Collection[int]) -> None:
         """Load these anew, known or not."""

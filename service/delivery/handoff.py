@@ -51,11 +51,12 @@ class LocalHandoff:
         self.on_arrival: Callable[[], object] = lambda: None
         self.on_due: Callable[[], object] = lambda: None
 
-    def reserve(self, webhook_key: int, lane: int, tenant_id: str, group_key: int | None) -> Lease | None:  # noqa: ARG002 - what waits for an older one on the wire is inserted without its lease
+    def reserve(self, webhook_key: int, lane: int, tenant_id: str) -> Lease | None:
         """Room and a lease for one delivery; None when it has to take the long way.
 
         That is so when the lane has older deliveries in the database, a rate limit or no room, when its webhook is
-        unwell or paused by an operator, and when this process may not send at the moment.
+        unwell or paused by an operator, and when this process may not send at the moment. Whether the delivery has to
+        wait for an older one of its work is not known here: then it is inserted without the lease.
         """
         entry = self._catalog.find(webhook_key)
         barred = entry is not None and (entry.troubled or entry.rate_limit is not None or self._is_paused(webhook_key))

@@ -74,7 +74,6 @@ class Disabled:
     tenant_id: str
     origin: str
     reason: DisableReason
-    at: datetime
 
 
 class HealthStore(Protocol):
@@ -101,7 +100,6 @@ class Observations:
         self._wanted = asyncio.Event()
         self._urgent = asyncio.Event()
         self.on_health: Callable[[Entry], object] = lambda _: None
-        self.on_disabled: Callable[[Disabled], object] = lambda _: None
 
     def note_success(self, entry: Entry, epoch: float) -> None:
         """An attempt was accepted. A webhook that is well is written about now and then only."""
@@ -212,7 +210,6 @@ class Observations:
             self._tell(
                 "webhook_disabled", webhook_id=each.webhook_id, tenant_id=each.tenant_id, reason=each.reason.value
             )
-            self.on_disabled(each)
         await self._catalog.reload([each.webhook_key for each in disabled])
 
 

@@ -91,8 +91,8 @@ class RecordStore(Protocol):
 class Recorder:
     """Takes outcomes at any time and writes them in groups; what cannot be written stays until it can.
 
-    ``on_written`` is called after each group with the number of deliveries that became due by it, ``on_exhausted``
-    with every delivery whose schedule has ended, ``on_planned`` with the instant of every next attempt.
+    ``on_written`` is called after each group with the number of deliveries that became due by it, ``on_planned`` with
+    the instant of every next attempt.
     """
 
     def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer, tell: Tell) -> None:
@@ -111,7 +111,6 @@ class Recorder:
         self._written.set()
         self.away = False
         self.on_written: Callable[[int], object] = lambda _: None
-        self.on_exhausted: Callable[[Undelivered], object] = lambda _: None
         self.on_planned: Callable[[datetime], object] = lambda _: None
 
     @property
@@ -268,7 +267,5 @@ class Recorder:
         for each in rows:
             if each.decision.finished:
                 self._observer.deliveries_finished(each.decision.state.value)
-                if each.decision.reason is Reason.EXHAUSTED:
-                    self.on_exhausted(each)
             elif each.decision.next_attempt_at is not None:
                 self.on_planned(each.decision.next_attempt_at)

@@ -25,7 +25,6 @@ class SeenBatch:
     """A batch with what the API shows beside it."""
 
     batch: Batch
-    first_seen_at: datetime
     delivered_generation: int | None
     oldest_unfinished_at: datetime | None = None
 
@@ -76,7 +75,7 @@ async def delivered_generation(session: Session, batch_key: int) -> int | None:
 
 
 def _seen(row: Row) -> SeenBatch:
-    return SeenBatch(decode_batch(row), row["first_seen_at"], row["delivered_generation"])
+    return SeenBatch(decode_batch(row), row["delivered_generation"])
 
 
 async def find_batch(session: Session, tenant_id: str, name: str) -> SeenBatch | None:
@@ -85,7 +84,7 @@ async def find_batch(session: Session, tenant_id: str, name: str) -> SeenBatch |
     if row is None:
         return None
     oldest = await session.value("batch_oldest_unfinished", row["batch_key"])
-    return SeenBatch(decode_batch(row), row["first_seen_at"], row["delivered_generation"], oldest)
+    return SeenBatch(decode_batch(row), row["delivered_generation"], oldest)
 
 
 async def find_batch_keys(session: Session, tenant_id: str, name: str) -> list[int]:

@@ -7,7 +7,7 @@ Does not belong here: any statement's meaning.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -83,10 +83,6 @@ class Session:
         tag: str = await self.connection.execute(statement(name), *args)
         beat()
         return tag
-
-    async def execute_many(self, name: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run ``sql/<name>.sql`` once a row; for rare, short lists only."""
-        await self.connection.executemany(statement(name), rows)
 
 
 def current(dsn: Address) -> str:

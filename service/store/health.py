@@ -118,7 +118,7 @@ async def _disable(session: Session, stopping: Sequence[tuple[Row, HealthChange]
     rows = ((row["webhook_key"], row["revision"], reason, _describe(reason, now)) for row, reason in _reasons(stopping))
     stopped = {row["webhook_key"] for row in await session.fetch("webhooks_disable", *columns(rows, 4))}
     disabled = [
-        Disabled(row["webhook_key"], row["webhook_id"], row["tenant_id"], row["origin"], reason, now)
+        Disabled(row["webhook_key"], row["webhook_id"], row["tenant_id"], row["origin"], reason)
         for row, reason in _reasons(stopping)
         if row["webhook_key"] in stopped
     ]

@@ -46,13 +46,11 @@ async def test_an_accepted_finish_of_a_batch_webhook_is_noted(database):
 
 async def test_failures_follow_the_schedule_and_then_end(database):
     schedule = Schedule((timedelta(seconds=300), timedelta(seconds=600)), 0.2)
-    exhausted = []
     async with (
         receive(answering(FAIL)) as receiver,
         Queue(database) as queue,
         deliver(database, defaults=build_defaults(schedule)) as role,
     ):
-        role.parts.recorder.on_exhausted = exhausted.append
         hook = await queue.webhook(receiver.url())
         (delivery_id,) = await queue.deliveries(hook)
         for number, step in ((1, 300), (2, 600)):
@@ -68,7 +66,8 @@ async def test_failures_follow_the_schedule_and_then_end(database):
     assert (done["state"], done["reason"], done["attempts"]) == (5, "exhausted", 3)
     assert [request.get("webhook-attempt") for request in receiver.requests] == ["1", "2", "3"]
     assert len({request.get("webhook-id") for request in receiver.requests}) == 1
-    assert [each.row.delivery_id for each in exhausted] == [delivery_id]
+    told = [fields for event, fields in role.watcher.events if event == "attempt_failed"][-1]
+    assert (told["delivery_id"], told["state"], told["reason"]) == (f"dlv_{delivery_id}", "failed", "exhausted")
     assert role.watcher.finished == {"failed": 1}
 
 
@@ -120,15 +119,15 @@ async def test_an_unknown_name_is_a_failed_attempt(database):
 
 
 async def test_a_410_disables_the_webhook_and_holds_what_waits(database):
-    disabled = []
     async with receive(answering(GONE)) as receiver, Queue(database) as queue, deliver(database) as role:
-        role.parts.observations.on_disabled = disabled.append
         hook = await queue.webhook(receiver.url())
         await queue.deliveries(hook, 3)
         await queue.wait("deliveries", "state = 2 AND reason = 'disabled' AND lease_token IS NULL", count=3)
         await queue.wait("webhooks", "state = 2 AND state_reason = 'gone' AND revision = 2")
         await until(lambda: role.watcher.disabled == 1)
-    assert [(each.webhook_key, each.reason.value) for each in disabled] == [(hook, "gone")]
+        (told,) = [fields for event, fields in role.watcher.events if event == "webhook_disabled"]
+        assert await queue.count("webhooks", "webhook_id = $1 AND webhook_key = $2", told["webhook_id"], hook) == 1
+    assert (told["tenant_id"], told["reason"]) == ("t1", "gone")
     assert len(receiver.requests) == 1
 
 

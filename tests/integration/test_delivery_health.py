@@ -215,7 +215,7 @@ async def reserve(role, hook):
     leases = []
 
     def reserved():
-        lease = role.parts.handoff.reserve(hook, hook, "t1", None)
+        lease = role.parts.handoff.reserve(hook, hook, "t1")
         return lease is not None and not leases.append(lease)
 
     await until(reserved)
@@ -256,9 +256,9 @@ async def test_there_is_no_short_way_past_older_rows_limits_or_a_stop(database):
         handoff = role.parts.handoff
         await until(role.parts.engine.may_send)
         rated = await queue.webhook("http://receiver.test/r", rate_limit=5)
-        await role.parts.catalog.ensure([rated])
-        assert handoff.reserve(rated, rated, "t1", None) is None
-    assert handoff.reserve(1, 1, "t1", None) is None
+        await role.parts.catalog.reload([rated])
+        assert handoff.reserve(rated, rated, "t1") is None
+    assert handoff.reserve(1, 1, "t1") is None
 
 
 async def test_a_lane_that_is_behind_takes_the_long_way(database):
@@ -267,7 +267,7 @@ async def test_a_lane_that_is_behind_takes_the_long_way(database):
         hook = await queue.webhook("http://receiver.test/x")
         await queue.deliveries(hook, 30)
         await sender.wait()
-        assert role.parts.handoff.reserve(hook, hook, "t1", None) is None
+        assert role.parts.handoff.reserve(hook, hook, "t1") is None
 
 
 async def test_cancelled_room_is_free_again(database):

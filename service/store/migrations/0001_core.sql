@@ -210,7 +210,7 @@ CREATE TABLE deliveries (
     lease_token bigint,
     lease_until timestamptz,
     flag smallint NOT NULL DEFAULT 0,     -- what becomes of it if the attempt on the wire fails:
-                                          -- 1 superseded, 2 canceled, 3 held
+                                          -- 1 superseded, 2 canceled, 3 held, 4 schedule restarted
     flag_reason text,
     extra smallint NOT NULL DEFAULT 0,    -- 1 test, 2 replay, 3 operational
     resume_state smallint,                -- a redelivery: the state (live or done) that it goes back to if its one

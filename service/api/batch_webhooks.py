@@ -7,6 +7,7 @@ from dataclasses import replace
 from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import BatchWebhookPut, Renotify, Reveal, RotateSecret
+from service.api.news import compare_webhooks
 from service.api.problems import not_found, rule_broken
 from service.api.settings_of import put_request
 from service.api.test_sends import send_test
@@ -67,7 +68,8 @@ async def put(call: Call) -> Answer:
         delivery_reason=done.plan.why.value,
         secret=done.secret,
     )
-    change = Change(_target(name), audit_webhook(done.before), audit_webhook(done.webhook))
+    news = compare_webhooks(call, done.before, done.webhook)
+    change = Change(_target(name), audit_webhook(done.before), audit_webhook(done.webhook), news=news)
     return Answer(201 if done.before is None else 200, answer, {"ETag": etag(done.webhook)}, change)
 
 
@@ -86,7 +88,8 @@ async def delete(call: Call) -> Answer:
     webhook = await registrations.delete_batch_webhook(call.session, call.parts.registry, call.tenant_id, name)
     if webhook is None:
         raise not_found("webhook")
-    return Answer(204, change=Change(_target(name), audit_webhook(webhook), None))
+    news = compare_webhooks(call, webhook, None)
+    return Answer(204, change=Change(_target(name), audit_webhook(webhook), None, news=news))
 
 
 async def pause(call: Call) -> Answer:

@@ -57,13 +57,25 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """A change of state for the log: an event's name and its fields."""
+
+    event: str
+    fields: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
-    """The audit entry of a write: what was changed, and how it looked before and after, without secrets."""
+    """The audit entry of a write: what was changed, and how it looked before and after, without secrets.
+
+    ``news`` are told once the write is committed.
+    """
 
     target: str
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
     tenant_id: str | None = None
+    news: tuple[News, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

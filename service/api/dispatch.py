@@ -15,7 +15,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from service.api.auth import authenticate
-from service.api.calls import Answer, Call, Caller, Kind, Operation
+from service.api.calls import Answer, Call, Caller, Change, Kind, Operation
 from service.api.limits import RateLimiter, WrongKeys
 from service.api.parts import Parts
 from service.api.problems import FieldError, Problem
@@ -113,15 +113,29 @@ class Dispatcher:
         for left in reversed(range(TRIES)):
             try:
                 async with self._parts.database.transaction() as session:
-                    return await self._write_once(operation, replace(call, session_now=session), scope)
+                    encoded, change = await self._write_once(operation, replace(call, session_now=session), scope)
             except Conflict:
                 if not left:
                     raise
+            else:
+                self._tell(call.caller, change)
+                return encoded
         raise AssertionError
 
-    async def _write_once(self, operation: Operation, call: Call, scope: idempotency.Scope | None) -> Encoded:
+    def _tell(self, caller: Caller, change: Change | None) -> None:
+        """What a committed write has changed."""
+        if change is None:
+            return
+        tenant_id = change.tenant_id or caller.tenant_id
+        for each in change.news:
+            self._parts.tell(each.event, **each.fields, tenant_id=tenant_id, key_id=caller.key_id)
+
+    async def _write_once(
+        self, operation: Operation, call: Call, scope: idempotency.Scope | None
+    ) -> tuple[Encoded, Change | None]:
+        """Run it once; the answer, and what was changed: nothing where the answer was kept from before."""
         if scope is not None and (kept := await self._find_kept(call.session, scope)) is not None:
-            return kept
+            return kept, None
         answer = await _answer(operation, call)
         await self._audit(call.session, operation, call.caller, answer)
         encoded = _encode(answer)
@@ -130,7 +144,7 @@ class Dispatcher:
             now = self._parts.clock.now()
             sealer = self._parts.registry.sealer
             await idempotency.keep_answer(call.session, sealer, scope, encoded.status, content, now)
-        return encoded
+        return encoded, answer.change
 
     async def _find_kept(self, session: Session, scope: idempotency.Scope) -> Encoded | None:
         if not await idempotency.lock_scope(session, scope):

@@ -34,6 +34,14 @@ class EventSink(Protocol):
         ...
 
 
+class Tell(Protocol):
+    """One log line."""
+
+    def __call__(self, event: str, /, **fields: object) -> object:
+        """Write it: an event's name and its fields."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
     """What settings say about the API. Rates are per minute."""
@@ -53,4 +61,5 @@ class Parts:
     clock: Clock
     limits: ApiLimits
     operator_key: Callable[[], str] = field(repr=False)
+    tell: Tell
     events: EventSink | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.api import answers
-from service.api.calls import Answer, Call, Change
+from service.api.calls import Answer, Call, Change, News
 from service.api.cursors import cut, read_number, write_number
 from service.api.models import Page, RotateSecret
 from service.api.problems import Problem
@@ -58,4 +58,6 @@ async def rotate(call: Call) -> Answer:
         raise _broken() from None
     answer = answers.SecretAnswer(secret=rotated.secret, previous_valid_until=rotated.previous_until)
     after = {"overlap_seconds": body.overlap_seconds, "forced": body.force, "imported": body.secret is not None}
-    return Answer(200, answer, change=Change("signing-keys", None, after))
+    return Answer(
+        200, answer, change=Change("signing-keys", None, after, news=(News("default_secret_rotated", after),))
+    )

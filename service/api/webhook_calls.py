@@ -7,6 +7,7 @@ from datetime import timedelta
 from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import RotateSecret
+from service.api.news import compare_webhooks, tell_webhook
 from service.api.problems import not_found
 from service.api.views import audit_webhook, show_webhook_detail
 from service.domain.signing import parse_secret
@@ -33,7 +34,8 @@ async def _show(call: Call, before: StoredWebhook, target: str) -> Answer:
     after = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, before.webhook_id)
     assert after is not None
     pending = await webhooks.count_pending(call.session, after.webhook_key)
-    change = Change(target, audit_webhook(before), audit_webhook(after))
+    news = compare_webhooks(call, before, after)
+    change = Change(target, audit_webhook(before), audit_webhook(after), news=news)
     return Answer(200, show_webhook_detail(after, pending, reveal=False), {"ETag": etag(after)}, change)
 
 
@@ -65,10 +67,12 @@ async def rotate_webhook_secret(call: Call, webhook: StoredWebhook, target: str,
         public_key=public_key(pairs[0].key) if pairs else None,
     )
     after = {"overlap_seconds": body.overlap_seconds, "forced": body.force, "imported": body.secret is not None}
-    return Answer(200, answer, change=Change(target, None, after))
+    news = (tell_webhook(call, "webhook_secret_rotated", webhook, **after),)
+    return Answer(200, answer, change=Change(target, None, after, news=news))
 
 
 async def revoke_previous(call: Call, webhook: StoredWebhook, target: str) -> Answer:
     """Stop signing with older secrets."""
     revoked = await operating.revoke_previous_secret(call.session, call.parts.registry, webhook)
-    return Answer(204, change=Change(target, None, {"revoked": revoked}))
+    news = (tell_webhook(call, "webhook_secret_revoked", webhook),) if revoked else ()
+    return Answer(204, change=Change(target, None, {"revoked": revoked}, news=news))

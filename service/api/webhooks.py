@@ -6,6 +6,7 @@ from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.cursors import cut, read_number, write_number
 from service.api.models import Reveal, RotateSecret, WebhookPage, WebhookPatch, WebhookPost
+from service.api.news import compare_webhooks
 from service.api.problems import Problem, not_found
 from service.api.settings_of import patch_request, post_request
 from service.api.test_sends import send_test
@@ -38,7 +39,8 @@ async def create(call: Call) -> Answer:
     )
     webhook = made.webhook
     answer = show_webhook_detail(webhook, 0, reveal=True, secret=made.secret)
-    change = Change(_target(webhook.webhook_id), None, audit_webhook(webhook))
+    news = compare_webhooks(call, None, webhook)
+    change = Change(_target(webhook.webhook_id), None, audit_webhook(webhook), news=news)
     return Answer(201, answer, {"ETag": etag(webhook)}, change)
 
 
@@ -93,7 +95,10 @@ async def patch(call: Call) -> Answer:
     done = await registrations.patch_webhook(call.session, call.parts.registry, existing, request)
     pending = await webhooks.count_pending(call.session, done.webhook.webhook_key)
     answer = show_webhook_detail(done.webhook, pending, reveal=True, secret=done.secret)
-    change = Change(_target(done.webhook.webhook_id), audit_webhook(done.before), audit_webhook(done.webhook))
+    news = compare_webhooks(call, done.before, done.webhook)
+    change = Change(
+        _target(done.webhook.webhook_id), audit_webhook(done.before), audit_webhook(done.webhook), news=news
+    )
     return Answer(200, answer, {"ETag": etag(done.webhook)}, change)
 
 
@@ -101,7 +106,8 @@ async def delete(call: Call) -> Answer:
     """Retire an account webhook; what waits is canceled."""
     webhook = await _lock_account(call)
     await registrations.delete_webhook(call.session, call.parts.registry, webhook)
-    return Answer(204, change=Change(_target(webhook.webhook_id), audit_webhook(webhook), None))
+    news = compare_webhooks(call, webhook, None)
+    return Answer(204, change=Change(_target(webhook.webhook_id), audit_webhook(webhook), None, news=news))
 
 
 async def _lock_any(call: Call) -> StoredWebhook:

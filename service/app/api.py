@@ -28,6 +28,7 @@ async def open_api(stack: AsyncExitStack, basics: Basics, ingestor: Ingestor) ->
             tests_per_webhook=settings.limit_tests,
         ),
         basics.configuration.secret("operator_key").get,
+        basics.tell,
         EventRequests(build_reader(basics), ingestor, basics.telemetry, basics.spans),
     )
     bounds = Bounds(connections=min(MOST_CONNECTIONS, raise_descriptor_limit() // 8))

@@ -106,7 +106,8 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
     batches, partitions = BatchUpkeep(database), Partitions(database)
     gauging = QueueGauging(QueueLook(database), partitions, partial(_publish, telemetry))
     total = sum(step.total_seconds() for step in settings.retry_schedule)
-    release = Release(Holds(database, total), WebhookCatalog(database, basics.sealer), telemetry, _waking(basics, role))
+    readable, on_due = WebhookCatalog(database, basics.sealer), _waking(basics, role)
+    release = Release(Holds(database, total), readable, telemetry, basics.tell, on_due)
     keeping = Keeping(settings.retention_attempts, settings.retention_messages)
     loops = (
         Loop("settle", 0.1, Settle(batches, ingestor).run_once),

@@ -55,7 +55,10 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True)
 class HealthChange:
-    """What is to be stored. ``disable``: the webhook stops, and what waits for it is held in the same transaction."""
+    """What is to be stored. ``disable``: the webhook stops, and what waits for it is held in the same transaction.
+
+    ``events`` are what becomes of the stored breaker by it, in order.
+    """
 
     health: Health
     held_until: float | None
@@ -63,6 +66,7 @@ class HealthChange:
     last_failure: float | None = None
     last_error: str | None = None
     disable: DisableReason | None = None
+    events: tuple[HealthEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,8 @@ class Observations:
             self._keep(shown)
             raise
         self._adopt_changes(shown, changed)
+        for key, change in changed.items():
+            self._tell_breaker(shown[key].entry, change)
         await self._tell_disabled(disabled)
 
     async def _gather(self) -> None:
@@ -202,24 +208,51 @@ class Observations:
                 self._adopt(entry, change.health, change.held_until or 0.0)
         self._catalog.close_lanes()
 
+    def _tell_breaker(self, entry: Entry, change: HealthChange) -> None:
+        """One line for each move of the stored breaker, which only who holds the row's lock can make."""
+        for event in change.events:
+            self._tell(f"breaker_{event.value}", **describe_health(entry, change))
+
     async def _tell_disabled(self, disabled: list[Disabled]) -> None:
         if not disabled:
             return
         self._observer.webhooks_disabled(len(disabled))
         for each in disabled:
             self._tell(
-                "webhook_disabled", webhook_id=each.webhook_id, tenant_id=each.tenant_id, reason=each.reason.value
+                "webhook_disabled",
+                webhook_id=each.webhook_id,
+                tenant_id=each.tenant_id,
+                reason=each.reason.value,
+                origin=each.origin,
             )
         await self._catalog.reload([each.webhook_key for each in disabled])
+
+
+def describe_health(entry: Entry, change: HealthChange) -> dict[str, object]:
+    """The fields of a log line about how a webhook fares."""
+    health = change.health
+    return {
+        "webhook_id": entry.webhook_id,
+        "tenant_id": entry.tenant_id,
+        "origin": entry.origin,
+        "failures": health.failures,
+        "first_failure_at": health.first_failure_at,
+        "last_success_at": health.last_success_at,
+        "last_error": change.last_error,
+        "probe_at": health.probe_at,
+        "held_until": None if change.held_until is None else instant(change.held_until),
+    }
 
 
 def apply_shown(row: HealthRow, shown: Shown, rules: HealthRules) -> HealthChange:
     """Apply what attempts showed, in their order, to the stored health."""
     health = row.health or build_health(row.state_at)
     events: tuple[HealthEvent, ...] = ()
+    moves: list[HealthEvent] = []
     for delivered, epoch in shown.results:
         observation = observe(health, delivered=delivered, now=instant(epoch), rules=rules)
         health, events = observation.health, observation.events
+        moves += (event for event in events if event is not HealthEvent.DISABLE)
     held = None if shown.clears_hold else row.held_until
     failing = DisableReason.FAILING if HealthEvent.DISABLE in events else None
     return HealthChange(
@@ -229,4 +262,5 @@ def apply_shown(row: HealthRow, shown: Shown, rules: HealthRules) -> HealthChang
         last_failure=max((epoch for delivered, epoch in shown.results if not delivered), default=None),
         last_error=shown.error,
         disable=(shown.disable or failing) if row.enabled else None,
+        events=tuple(moves),
     )

@@ -30,6 +30,7 @@ class HealthEvent(StrEnum):
     """What an observation may set off. ``disable`` repeats while the webhook is not disabled: act on the state change."""
 
     OPENED = "opened"
+    HALF_OPENED = "half_opened"
     CLOSED = "closed"
     DISABLE = "disable"
 
@@ -131,7 +132,9 @@ def _observe_success(health: Health, now: datetime, rules: HealthRules) -> Obser
     ramp = 2 if health.breaker is Breaker.OPEN else health.ramp * 2
     if ramp > rules.ramp_limit:
         return Observation(Health(health.enabled_at, last), (HealthEvent.CLOSED,))
-    return Observation(Health(health.enabled_at, last, breaker=Breaker.HALF_OPEN, probes=health.probes, ramp=ramp))
+    events = (HealthEvent.HALF_OPENED,) if health.breaker is Breaker.OPEN else ()
+    recovering = Health(health.enabled_at, last, breaker=Breaker.HALF_OPEN, probes=health.probes, ramp=ramp)
+    return Observation(recovering, events)
 
 
 def _observe_failure(health: Health, now: datetime, rules: HealthRules) -> Observation:

@@ -22,7 +22,7 @@ from service.domain.webhooks import Scope
 from service.domain.workspace import Ending, Workspace
 from service.ingest.bodies import build_job_message, encode_json
 from service.ingest.spans import IngestSpans, MessageSpan
-from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Tenancy
+from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Retired, Tenancy
 from service.ports import HandedOver, NewDelivery, NewMessage
 
 NO_KEY = "no_signing_key"
@@ -50,6 +50,7 @@ class Announcement:
     messages: Counter[tuple[str, bool]] = field(default_factory=Counter)
     handed: list[HandedOver] = field(default_factory=list)
     finished: Counter[str] = field(default_factory=Counter)
+    retired: list[Retired] = field(default_factory=list)
     spans: dict[str, MessageSpan] = field(default_factory=dict)
     finishes: int = 0
     queued: int = 0
@@ -85,7 +86,7 @@ class Announcer:
         if finishing:
             places |= await self._announce_batches(announcement, transaction, finishing, tenancies)
         await transaction.save_batches(b for b in workspace.batches.values() if b.changed)
-        await transaction.retire(workspace.deletions)
+        announcement.retired += await transaction.retire(workspace.deletions)
         await self._write(announcement, transaction, places)
         announcement.finished.update(transaction.finished)
 

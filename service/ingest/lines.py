@@ -17,6 +17,7 @@ from service.domain.jobs import EventOutcome
 from service.domain.traces import trace_id_of
 from service.ingest.announcing import Announcement
 from service.ingest.poll import Poll, PollResult
+from service.ingest.transaction import Retired
 from service.lifecycle import Clock, Rng
 
 SLOW: Final = 1.0
@@ -64,7 +65,9 @@ class TransactionLines:
         return self._clock.monotonic()
 
     def ingested(self, began: float, poll: Poll, result: PollResult, announcement: Announcement) -> None:
-        """A poll was committed."""
+        """A poll was committed; a batch that was deleted by it always has a line of its own."""
+        for each in announcement.retired:
+            self._tell("batch_deleted", **_describe_deletion(each))
         duration, counts = self._clock.monotonic() - began, result.counts
         odd = bool(result.lost or result.anomalies) or not counts.keys() <= ORDINARY
         write = self._choose(notable=odd or duration >= SLOW)
@@ -83,6 +86,18 @@ class TransactionLines:
         if notable or (self._rules.sample and self._rng.uniform() < self._rules.sample):
             return self._tell
         return self._debug if self._rules.everything else None
+
+
+def _describe_deletion(retired: Retired) -> dict[str, object]:
+    batch = retired.batch
+    fields: dict[str, object] = {
+        "tenant_id": batch.tenant_id,
+        "batch": batch.name,
+        "batch_id": batch.incarnation_id,
+        "generation": batch.generation,
+        "canceled": retired.canceled,
+    }
+    return fields if retired.webhook_id is None else {**fields, "webhook_id": retired.webhook_id}
 
 
 def _describe_poll(poll: Poll, result: PollResult, counts: Counter[EventOutcome]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from service.domain.batches import Batch
 from service.domain.events import JobEvent
@@ -44,6 +44,14 @@ class FinishedDelivery:
     webhook_id: str
     state: str
     reason: str | None = None
+
+
+class Retired(NamedTuple):
+    """A batch that was deleted, the registration that ended with it, and how many deliveries were canceled."""
+
+    batch: Batch
+    webhook_id: str | None
+    canceled: int
 
 
 class IngestTransaction(Protocol):
@@ -100,8 +108,8 @@ class IngestTransaction(Protocol):
     async def list_one_shots(self, urls: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Subscriber]:
         """Return the hidden webhook of each (tenant, URL), made where there is none."""
 
-    async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> None:
-        """Cancel what is left of deleted batches and retire their registrations."""
+    async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> Sequence[Retired]:
+        """Cancel what is left of deleted batches and retire their registrations; return what became of each batch."""
 
     async def insert_messages(self, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
         """Store messages; return for each id where its body is."""

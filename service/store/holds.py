@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from service.store.database import Database
+from service.store.codes import DoneState
+from service.store.database import Database, Row
+from service.upkeep.release import Ended
 
 
 class Holds:
@@ -34,12 +36,16 @@ class Holds:
             released: int = await session.value("held_release_of", list(webhook_keys), reason)
         return released
 
-    async def age_out(self, limit: int) -> int:
-        """End what was held for too long, at most ``limit`` of each webhook; return how many."""
+    async def age_out(self, limit: int) -> list[Ended]:
+        """End what was held for too long, at most ``limit`` of each webhook; return what ended."""
         async with self._database.session() as session:
-            return len(await session.fetch("held_age_out", self._total, limit))
+            return [_read_ended(row) for row in await session.fetch("held_age_out", self._total, limit)]
 
-    async def expire(self, limit: int) -> list[int]:
-        """End what waits behind an open breaker for longer than its schedule; return the delivery ids."""
+    async def expire(self, limit: int) -> list[Ended]:
+        """End what waits behind an open breaker for longer than its schedule; return what ended."""
         async with self._database.session() as session:
-            return [row["delivery_id"] for row in await session.fetch("breaker_expire", self._total, limit)]
+            return [_read_ended(row) for row in await session.fetch("breaker_expire", self._total, limit)]
+
+
+def _read_ended(row: Row) -> Ended:
+    return Ended(**{**row, "state": DoneState(row["state"]).word})

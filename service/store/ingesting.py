@@ -20,7 +20,7 @@ from service.domain.jobs import Job
 from service.domain.routing import Subscriber
 from service.domain.workspace import JobKey, Leaver, Workspace
 from service.ingest.poll import Partition, Record
-from service.ingest.transaction import FinishedDelivery, Predecessor, Tenancy
+from service.ingest.transaction import FinishedDelivery, Predecessor, Retired, Tenancy
 from service.ports import NewDelivery, NewMessage, QueuedDelivery
 from service.store import queueing
 from service.store.batch_rows import (
@@ -194,18 +194,22 @@ class PostgresIngestTransaction:
         """Return the hidden webhook of each (tenant, URL), made where there is none."""
         return await self.one_shots.list_or_make(self.session, sorted(set(urls))) if urls else {}
 
-    async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> None:
-        """Cancel what is left of deleted batches and retire their registrations.
+    async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> list[Retired]:
+        """Cancel what is left of deleted batches and retire their registrations; return what became of each batch.
 
         A registration that was written after its batch's deletion happened moves to the next incarnation.
         """
         ended = {batch.key: batch for batch, _ in deletions}
         rows = [(batch.key, at) for batch, at in deletions]
-        left = await self.session.fetch("batches_retire", *columns(rows, 2)) if rows else []
-        for row in left:
+        retired: list[Retired] = []
+        for row in await self.session.fetch("batches_retire", *columns(rows, 2)) if rows else []:
+            batch = ended[row["batch_key"]]
             self.finished["canceled"] += row["canceled"]
             if row["webhook_key"] is not None:
-                await self._move_registration(ended[row["batch_key"]], row["webhook_key"])
+                await self._move_registration(batch, row["webhook_key"])
+            else:
+                retired.append(Retired(batch, row["webhook_id"], row["canceled"]))
+        return retired
 
     async def _move_registration(self, ended: Batch, webhook_key: int) -> None:
         following = await self.session.find("batches_find_following", ended.tenant_id, ended.name, ended.seq)

@@ -6,11 +6,41 @@ belong here: pausing and enabling themselves (the API).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 AT_ONCE: Final = 1_000
 UNDECRYPTABLE: Final = "undecryptable"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A delivery that has ended without an attempt, as its log line tells it."""
+
+    delivery_id: int
+    message_id: str
+    webhook_id: str
+    tenant_id: str
+    batch: str | None
+    job_id: str | None
+    attempts: int
+    state: str
+    reason: str | None
+
+    def describe(self) -> dict[str, object]:
+        """The fields of the line."""
+        about = {"batch": self.batch, "job_id": self.job_id}
+        return {
+            "delivery_id": f"dlv_{self.delivery_id}",
+            "message_id": self.message_id,
+            "webhook_id": self.webhook_id,
+            "tenant_id": self.tenant_id,
+            **{name: value for name, value in about.items() if value is not None},
+            "attempts": self.attempts,
+            "state": self.state,
+            "reason": self.reason,
+        }
 
 
 class HoldStore(Protocol):
@@ -25,11 +55,11 @@ class HoldStore(Protocol):
     async def release_of(self, webhook_keys: Collection[int], reason: str) -> int:
         """Let go what these webhooks hold for this reason; return how many."""
 
-    async def age_out(self, limit: int) -> int:
-        """End what was held for too long; return how many."""
+    async def age_out(self, limit: int) -> list[Ended]:
+        """End what was held for too long; return what ended, each once among all processes."""
 
-    async def expire(self, limit: int) -> list[int]:
-        """End what waits behind an open breaker for longer than its schedule; return the delivery ids."""
+    async def expire(self, limit: int) -> list[Ended]:
+        """End what waits behind an open breaker for longer than its schedule; return what ended, likewise."""
 
 
 class ReadableWebhooks(Protocol):
@@ -46,6 +76,13 @@ class Finished(Protocol):
         """Deliveries have left the queue."""
 
 
+class Tell(Protocol):
+    """One log line."""
+
+    def __call__(self, event: str, /, **fields: object) -> object:
+        """Write it: an event's name and its fields."""
+
+
 class Release:
     """Rounds over held and waiting deliveries. ``on_due`` is called when deliveries became due."""
 
@@ -54,20 +91,26 @@ class Release:
         store: HoldStore,
         webhooks: ReadableWebhooks,
         finished: Finished,
+        tell: Tell,
         on_due: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
         self._webhooks = webhooks
         self._finished = finished
+        self._tell = tell
         self._on_due = on_due
 
     async def run_once(self) -> None:
         """Let go what is free, end what has waited for too long; every few seconds."""
         if await self._store.release_free(AT_ONCE):
             self._on_due()
-        aged = await self._store.age_out(AT_ONCE)
-        exhausted = await self._store.expire(AT_ONCE)
-        self._finished.deliveries_finished("failed", aged + len(exhausted))
+        self._tell_ended(await self._store.age_out(AT_ONCE))
+        self._tell_ended(await self._store.expire(AT_ONCE))
+
+    def _tell_ended(self, ended: Sequence[Ended]) -> None:
+        for each in ended:
+            self._finished.deliveries_finished(each.state)
+            self._tell("delivery_ended", **each.describe())
 
     async def retry_undecryptable(self) -> None:
         """Let deliveries go whose webhook opens again; every minute."""

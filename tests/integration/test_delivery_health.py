@@ -137,7 +137,7 @@ async def test_what_another_process_learned_reaches_this_one(database):
 async def run_release(database, total=100.0):
     watcher, due = Watcher(), []
     async with Database(database) as db:
-        release = Release(Holds(db, total), WebhookCatalog(db, SEALER), watcher, lambda: due.append(1))
+        release = Release(Holds(db, total), WebhookCatalog(db, SEALER), watcher, watcher.tell, lambda: due.append(1))
         await release.run_once()
         await release.retry_undecryptable()
     return watcher, due

@@ -20,12 +20,13 @@ import asyncpg
 from yarl import URL
 
 from service.api.app import build_api
-from service.api.parts import ApiLimits, Parts
+from service.api.parts import ApiLimits, Parts, Tell
 from service.domain.batches import Settling
 from service.domain.webhooks import WebhookDefaults
 from service.inbound import Bounds, listening
 from service.ingest.announcing import Announcer
 from service.ingest.applying import Ingestor
+from service.ingest.lines import LineRules, TransactionLines
 from service.ingest.parsing import Parser
 from service.ingest.reading import Reader
 from service.ingest.requests import EventRequests
@@ -84,6 +85,7 @@ class Api:
     connection: asyncpg.Connection
     clock: ApiClock
     parts: Parts
+    told: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     numbers: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -208,13 +210,14 @@ class NoReport:
         return lambda *args, **fields: None
 
 
-def build_events(database: Database, clock: SystemClock) -> EventRequests:
+def build_events(database: Database, clock: SystemClock, tell: Tell) -> EventRequests:
     profiles = load_profiles()
     rng = SystemRng()
     one_shots = OneShots(SEALER, loopback_policy(), lambda: "whk_" + rng.token(10).hex())
     store = PostgresIngestStore(database, RoutingCopy(), one_shots)
     settling = Settling(timedelta(seconds=2), timedelta(seconds=5))
-    ingestor = Ingestor(store, profiles, build_announcer(profiles), settling, NoReport())
+    lines = TransactionLines(tell, tell, clock, rng, LineRules())
+    ingestor = Ingestor(store, profiles, build_announcer(profiles), settling, NoReport(), lines)
     age, kept = timedelta(hours=24), timedelta(days=400)
     reader = Reader(Parser(profiles), clock, notify_max_age=age, retention_state=kept)
     return EventRequests(reader, ingestor, NoReport())
@@ -235,6 +238,11 @@ async def running_api(
 ) -> AsyncIterator[Api]:
     """Serve the API on a free port; the client calls as the operator for tenant ``t1``."""
     clock = ApiClock()
+    told: list[tuple[str, dict[str, object]]] = []
+
+    def tell(event: str, /, **fields: object) -> None:
+        told.append((event, fields))
+
     many = ApiLimits(reads=100_000, writes=100_000, tests_per_webhook=1000)
     async with Database(dsn, size=6) as database:
         await Partitions(database).make_ahead()
@@ -244,11 +252,12 @@ async def running_api(
             clock=clock,
             limits=limits or many,
             operator_key=lambda: OPERATOR_KEY,
-            events=build_events(database, clock) if events else None,
+            tell=tell,
+            events=build_events(database, clock, tell) if events else None,
         )
         async with listening(build_api(parts), "api", "127.0.0.1", 0, bounds) as port:
             connection = await asyncpg.connect(dsn)
             async with aiohttp.ClientSession() as http:
-                api = Api(f"http://127.0.0.1:{port}", http, database, connection, clock, parts)
+                api = Api(f"http://127.0.0.1:{port}", http, database, connection, clock, parts, told)
                 yield api.as_key(OPERATOR_KEY, "t1")
             await connection.close()

@@ -1,7 +1,7 @@
 -- The end of an incarnation: its own registration is retired, and batch deliveries that are not finished are canceled;
 -- one that is on the wire is flagged, so that anything but a success cancels it. A registration written after the
--- deletion happened belongs to the next incarnation ($2 is when) and is left for the caller. Returns first how many
--- deliveries were canceled, then those registrations.
+-- deletion happened belongs to the next incarnation ($2 is when) and is left for the caller. Returns for each incarnation
+-- its registration and how many deliveries were canceled, then the registrations that are left.
 WITH ended AS (
     SELECT * FROM unnest($1::bigint[], $2::timestamptz[]) AS e (batch_key, ended_at)
 ),
@@ -10,6 +10,7 @@ retired AS (
     SET deleted_at = now(), changed_at = now(), revision = w.revision + 1
     FROM ended AS e
     WHERE w.batch_key = e.batch_key AND w.kind = 0 AND w.deleted_at IS NULL AND w.written_at <= e.ended_at
+    RETURNING w.batch_key, w.webhook_id
 ),
 open AS (
     SELECT d.delivery_id, d.lease_token IS NOT NULL AS on_wire
@@ -38,14 +39,18 @@ history AS (
     SELECT
         g.delivery_id, g.tenant_id, g.webhook_key, w.webhook_id, g.message_id, g.body_at, g.type, g.scope, g.group_key,
         g.batch_key, g.job_id, g.generation, CASE WHEN g.resume_state >= 4 THEN g.resume_state ELSE 7 END,
-        CASE WHEN g.resume_state >= 4 THEN g.resume_reason ELSE 'batch_deleted' END, g.attempts, g.created_at, g.first_due_at, now(),
-        g.extra, g.last_class, g.last_error
+        CASE WHEN g.resume_state >= 4 THEN g.resume_reason ELSE 'batch_deleted' END, g.attempts, g.created_at,
+        g.first_due_at, now(), g.extra, g.last_class, g.last_error
     FROM gone AS g
     JOIN webhooks AS w USING (webhook_key)
 )
-SELECT e.batch_key, NULL::bigint AS webhook_key, (SELECT count(*)::integer FROM gone) AS canceled
-FROM (SELECT min(batch_key) AS batch_key FROM ended) AS e
+SELECT e.batch_key, NULL::bigint AS webhook_key, r.webhook_id, coalesce(c.canceled, 0) AS canceled
+FROM ended AS e
+LEFT JOIN retired AS r ON r.batch_key = e.batch_key
+LEFT JOIN (
+    SELECT g.group_key AS batch_key, count(*)::integer AS canceled FROM gone AS g GROUP BY g.group_key
+) AS c ON c.batch_key = e.batch_key
 UNION ALL
-SELECT e.batch_key, w.webhook_key, 0
+SELECT e.batch_key, w.webhook_key, NULL, 0
 FROM ended AS e
 JOIN webhooks AS w ON w.batch_key = e.batch_key AND w.kind = 0 AND w.deleted_at IS NULL AND w.written_at > e.ended_at

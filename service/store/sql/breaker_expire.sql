@@ -39,4 +39,8 @@ history AS (
         d.last_class, d.last_error
     FROM gone AS d
 )
-SELECT delivery_id, webhook_id, tenant_id, message_id FROM gone
+SELECT
+    g.delivery_id, g.message_id, g.webhook_id, g.tenant_id, b.name AS batch, g.job_id, g.attempts, 5 AS state,
+    'exhausted' AS reason
+FROM gone AS g
+LEFT JOIN batches AS b ON b.batch_key = g.batch_key

@@ -1,6 +1,6 @@
 -- Deliveries held by pause or disable for longer than their schedule lasts ($1 seconds where a webhook has none of its
 -- own) end as failed, some of each webhook; a redelivered one goes back to what it was. A live batch's newest finish
--- stays. Returns the ids.
+-- stays. Returns what ended.
 WITH RECURSIVE keys (webhook_key) AS (
     (SELECT d.webhook_key FROM deliveries AS d WHERE d.state = 2 ORDER BY d.webhook_key LIMIT 1)
     UNION ALL
@@ -55,4 +55,9 @@ history AS (
         d.first_due_at, now(), d.extra, d.last_class, d.last_error
     FROM gone AS d
 )
-SELECT delivery_id FROM gone
+SELECT
+    g.delivery_id, g.message_id, g.webhook_id, g.tenant_id, b.name AS batch, g.job_id, g.attempts,
+    CASE WHEN g.resume_state >= 4 THEN g.resume_state ELSE 5 END AS state,
+    CASE WHEN g.resume_state >= 4 THEN g.resume_reason ELSE 'held_too_long' END AS reason
+FROM gone AS g
+LEFT JOIN batches AS b ON b.batch_key = g.batch_key

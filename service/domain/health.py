@@ -157,7 +157,7 @@ def _count_failure(health: Health, now: datetime) -> Health:
 
 def _fail_closed(health: Health, now: datetime, rules: HealthRules) -> Health:
     """Opens when failures keep coming for a while; ``first_failure_at`` was set when this one was counted."""
-    lasted = now - (health.first_failure_at or now)
+    lasted = max(now - (health.first_failure_at or now), timedelta(0))  # the clock is measured anew now and then
     return (
         _open(health, now, rules) if health.failures >= rules.open_failures and lasted >= rules.open_after else health
     )

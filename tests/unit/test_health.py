@@ -50,6 +50,12 @@ def test_f59_one_burst_of_concurrent_failures_opens_nothing():
     assert find_allowance(health, START) is None
 
 
+def test_a_count_alone_opens_the_breaker_though_the_clock_is_corrected_between_two_failures():
+    rules = replace(DEFAULT_RULES, open_failures=3, open_after=timedelta())
+    steps = [(MINUTE, False), (MINUTE, False), (MINUTE - timedelta(milliseconds=20), False)]
+    assert run(FRESH, *steps, rules=rules)[1] == [HealthEvent.OPENED]
+
+
 def test_f59_a_few_failures_over_a_long_time_open_nothing():
     health, events = run(FRESH, *failing(9, HOUR))
     assert (health.breaker, events) == (Breaker.CLOSED, [])

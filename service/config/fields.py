@@ -189,8 +189,8 @@ class Delivery(BaseModel):
 
     retry_schedule: v.Schedule = Field(
         tuple(parse_duration(step) for step in _STEPS),
-        description="1 to 30 waits between attempts, each at least 1s and at most 30d together; a webhook may have its own.",
-        json_schema_extra=_shown("1 – 30 steps, each at least 1s, at most 30d together"),
+        description="1 to 30 waits between attempts, whole seconds, at most 30d together; a webhook may have its own.",
+        json_schema_extra=_shown("1 – 30 steps of whole seconds, at most 30d together"),
     )
     retry_jitter: float = Field(0.2, ge=0, le=0.5, description="Share by which each wait is made longer or shorter.")
     request_timeout: v.Duration = Field(

@@ -107,6 +107,8 @@ def find_schedule_problem(steps: Sequence[timedelta]) -> str | None:
         return f"a retry schedule has 1 to {MAX_STEPS} steps, not {len(steps)}"
     if any(step < MIN_STEP for step in steps):
         return "every step of a retry schedule is at least 1 second"
+    if any(step % MIN_STEP for step in steps):
+        return "the steps of a retry schedule are whole seconds"
     if any(step > MAX_TOTAL for step in steps) or sum(steps, timedelta()) > MAX_TOTAL:
         return f"the steps of a retry schedule add up to at most {MAX_TOTAL.days} days"
     return None

@@ -153,7 +153,7 @@ def test_lists_and_choices():
         *(("EGRESS_PROXY", bad) for bad in (f"https://u:{CANARY}@h:1", f"http://{CANARY}", f"http://h:1/{CANARY}", f"http://h:99999/{CANARY}", CANARY)),
         *(("KAFKA_BOOTSTRAP_SERVERS", bad) for bad in ("broker", "b:0", "b:70000", f"u:{CANARY}@b:1")),
         *(("KAFKA_TOPICS", bad) for bad in ("a b", "..", "ä", ",")),
-        *(("RETRY_SCHEDULE", bad) for bad in ("5s,x", "0s", "31d", ",".join(["1s"] * 31), ",")),
+        *(("RETRY_SCHEDULE", bad) for bad in ("5s,x", "0s", "31d", "1500ms", "5s,2.5s", ",".join(["1s"] * 31), ",")),
         *(("NAT64_PREFIXES", bad) for bad in ("64:ff9b::/95", "10.0.0.0/8")),
         *(("DNS_SERVERS", bad) for bad in ("dns.example", "10.0.0.2:0", "10.0.0.2:x", "[::1")),
         *(("EGRESS_ALLOW", bad) for bad in ("=host", "10.0.0.1/8", "h:99999")),

@@ -60,6 +60,12 @@ def test_a_spread_is_a_share(spread):
         Schedule((seconds(5),), spread)
 
 
+@pytest.mark.parametrize("step", [1.5, 2.000001, 86_400.25])
+def test_a_step_is_whole_seconds_as_in_a_registration(step):
+    with pytest.raises(ValueError, match="whole seconds"):
+        Schedule((seconds(5), seconds(step)))
+
+
 def test_a_schedule_checks_its_own_steps():
     with pytest.raises(ValueError, match="1 to 30"):
         Schedule(())

@@ -124,7 +124,7 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
 
 def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
     settings = basics.configuration.settings
-    kept = Kept(audit=settings.retention_state, letters=settings.retention_messages)
+    kept = Kept(settings.retention_state, settings.retention_messages)
     count_messages = partial(basics.telemetry.messages, "none", renotified=False)
     admin = AdminUpkeep(
         basics.database,
@@ -132,6 +132,7 @@ def _admin_loops(basics: Basics) -> tuple[Loop, ...]:
         build_profiles(basics),
         kept,
         on_made=lambda rerun: basics.telemetry.messages("job", renotified=rerun),
+        on_pruned=lambda pruned: basics.tell("state_pruned", **pruned),
     )
     news = OperationalStore(basics.database, encode_json, lambda made: count_messages(count=made))
     topic = (Loop("operational_topic", 5.0, OperationalNews(news, "topic", partial(_send, basics)).run_once),)

@@ -296,7 +296,8 @@ class Retention(BaseModel):
         400 * _DAY,
         ge=_HOUR,
         le=3650 * _DAY,
-        description="How long jobs, batches and the audit log are kept; older records of a topic are counted `expired`.",
+        description="How long jobs, batches and the audit log are kept after they were last used, with their messages and "
+        "whatever one-shot URLs and retired webhooks leave; older records of a topic are counted `expired`.",
     )
 
 

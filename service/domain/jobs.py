@@ -161,6 +161,13 @@ def merge(job: Job, event: JobEvent, status: str | None) -> Merged:
     return _merge_present(job, event, phase, renewed=renewed)
 
 
+def detach(job: Job) -> None:
+    """Take the job out of a batch that is known no more; its next event may name one as if it were the first to."""
+    job.batch_key = job.batch_generation = None
+    job.named_generation = job.removed_generation = 0
+    job.entered = False
+
+
 def read_phase(event: JobEvent, status: str | None) -> Phase:
     """Return the phase that a job event speaks of: its type decides, and a queued event's word ``none``."""
     if event.type is EventType.JOB_COMPLETED:

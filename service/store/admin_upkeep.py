@@ -1,11 +1,11 @@
-"""What upkeep does for the admin API: replays go on, attempts are rolled up, old rows are forgotten.
+"""What upkeep does beside delivering: replays go on, attempts are rolled up, old rows are forgotten.
 
 Belongs here: rounds for ``upkeep.leading.Loop``. Does not belong here: how often they run (the composition root).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,6 +14,7 @@ from service.store import audit, idempotency, stats
 from service.store.database import Database
 from service.store.registry import Registry
 from service.store.replays import advance_replays
+from service.store.state_pruning import StatePruning
 
 STEPS_AT_ONCE = 20
 ROLLUPS_KEPT = timedelta(hours=26)
@@ -21,10 +22,10 @@ ROLLUPS_KEPT = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How long what is kept: the audit log, and replays with it; dead letters."""
+    """How long what is kept: jobs, batches, the audit log and replays; messages, and dead letters with them."""
 
-    audit: timedelta
-    letters: timedelta
+    state: timedelta
+    messages: timedelta
 
 
 class AdminUpkeep:
@@ -37,12 +38,14 @@ class AdminUpkeep:
         profiles: ProfileSet,
         kept: Kept,
         on_made: Callable[[bool], object] = lambda _: None,
+        on_pruned: Callable[[Mapping[str, int]], object] = lambda _: None,
     ) -> None:
         self._database = database
         self._registry = registry
         self._profiles = profiles
         self._kept = kept
         self._on_made = on_made
+        self._state = StatePruning(database, registry.clock, kept.state, kept.messages, on_pruned)
 
     async def advance_replays(self) -> None:
         """Take the steps of replays that are due; every second or so."""
@@ -58,11 +61,12 @@ class AdminUpkeep:
                 more = await stats.roll_up(session)
 
     async def prune(self) -> None:
-        """Forget answers, audit entries, replays, roll-ups and dead letters whose time is over, some at a time."""
+        """Forget answers, audit entries, replays, roll-ups, dead letters and state whose time is over, some at a time."""
         now = self._registry.clock.now()
         async with self._database.session() as session:
             await idempotency.prune_answers(session, now)
-            await audit.prune_entries(session, now - self._kept.audit)
+            await audit.prune_entries(session, now - self._kept.state)
             await stats.prune_rollups(session, now - ROLLUPS_KEPT)
-            await session.execute("replay_prune", now - self._kept.audit)
-            await session.execute("dead_letters_prune", now - self._kept.letters)
+            await session.execute("replay_prune", now - self._kept.state)
+            await session.execute("dead_letters_prune", now - self._kept.messages)
+        await self._state.run_once()

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from service.domain.batches import Batch
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.incarnations import open_incarnation
-from service.domain.jobs import Job
+from service.domain.jobs import Job, detach
 from service.domain.routing import Subscriber
 from service.domain.workspace import JobKey, Leaver, Workspace
 from service.ingest.poll import Partition, Record
@@ -92,8 +92,10 @@ class PostgresIngestTransaction:
         for row in await self.session.fetch("jobs_lock", *columns(keys, 2)):
             job = decode_job(row)
             if job.batch_key is not None and job.batch_key not in workspace.batches:
-                msg = "a job changed its batch before its row was locked"
-                raise Conflict(msg)
+                if self.opening.batches.get((job.tenant_id, job.job_id)) != job.batch_key:
+                    msg = "a job changed its batch before its row was locked"
+                    raise Conflict(msg)
+                detach(job)  # the batch was forgotten, and the job is about to be
             workspace.jobs[job.tenant_id, job.job_id] = job
 
     async def _load_leavers(self, workspace: Workspace, job_ids: list[str]) -> None:
@@ -225,10 +227,13 @@ class PostgresIngestTransaction:
 
     async def _find_places(self, messages: Sequence[NewMessage], stored: set[str]) -> Mapping[str, datetime]:
         places = dict.fromkeys(stored, self.now)
-        known = [m.message_id for m in messages if m.message_id not in stored]
+        known = {m.message_id for m in messages if m.message_id not in stored}
         if known:
-            rows = await self.session.fetch("messages_find_bodies", known)
+            rows = await self.session.fetch("messages_hold", sorted(known))
             places.update((row["message_id"], row["body_at"]) for row in rows)
+            if len(rows) < len(known):
+                msg = "a message was forgotten before it was put to use again"
+                raise Conflict(msg)
         return places
 
     async def list_finished(self, message_ids: Sequence[str]) -> frozenset[tuple[str, int]]:

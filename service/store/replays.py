@@ -206,10 +206,17 @@ async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, p
         replay["until"],
         PAGE,
     )
-    wanted = [row for row in rows if row["missing"] and _wants(webhook, row, profiles)]
+    wanted = await _hold(session, [row for row in rows if row["missing"] and _wants(webhook, row, profiles)])
     queued = await _enqueue(session, replay, [_delivery(webhook, row) for row in wanted])
     last = f"{rows[-1]['created_at'].isoformat()} {rows[-1]['message_id']}" if len(rows) == PAGE else ""
     return _Taken(len(rows), queued, last)
+
+
+async def _hold(session: Session, rows: Sequence[Row]) -> list[Row]:
+    """Hold messages that are to be queued, and leave out those that were forgotten since they were read."""
+    held = await session.fetch("messages_hold", [row["message_id"] for row in rows]) if rows else []
+    known = {row["message_id"] for row in held}
+    return [row for row in rows if row["message_id"] in known]
 
 
 async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:

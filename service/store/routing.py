@@ -16,6 +16,7 @@ from service.domain.routing import Subscriber
 from service.domain.targets import Target, parse_url
 from service.domain.webhooks import Filters, Scope
 from service.ingest.transaction import Tenancy
+from service.ports import Conflict
 from service.sealing import Sealer
 from service.store.codes import WebhookStateCode
 from service.store.database import Session
@@ -85,13 +86,19 @@ class OneShots:
         if missing:
             await session.execute("webhooks_insert_one_shots", *columns(map(self._row, missing), 6))
             found = await self._find(session, hashes)
+        if len(found) < len(hashes):
+            msg = "a hidden webhook was forgotten before it was used again"
+            raise Conflict(msg)
         return found
 
     async def _find(
         self, session: Session, hashes: Mapping[tuple[str, bytes], tuple[str, str]]
     ) -> dict[tuple[str, str], Subscriber]:
         rows = await session.fetch("webhooks_find_one_shots", *columns(hashes, 2))
-        return {hashes[row["tenant_id"], row["url_hash"]]: _subscriber(row, Filters()) for row in rows}
+        idle = sorted(row["webhook_key"] for row in rows if row["idle"])
+        awake = {row["webhook_key"] for row in await session.fetch("webhooks_wake", idle)} if idle else set()
+        used = [row for row in rows if not row["idle"] or row["webhook_key"] in awake]
+        return {hashes[row["tenant_id"], row["url_hash"]]: _subscriber(row, Filters()) for row in used}
 
     def _row(self, pair: tuple[str, str]) -> tuple[object, ...]:
         tenant_id, url = pair

@@ -13,7 +13,7 @@ from service.store.database import Database
 from service.tools import keys
 from tests.support.api import URL_1, running_api
 
-KEPT = Kept(audit=timedelta(days=400), letters=timedelta(days=90))
+KEPT = Kept(timedelta(days=400), timedelta(days=90))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ DATABASE_FINISH_CPU = 324e-6
 DATABASE_EVENT_CPU = 59e-6
 # Bytes in PostgreSQL, indexes and one dead version of each job included, with 280 bytes of metadata and 860 of body.
 JOB, MESSAGE, DELIVERY, WEBHOOK = 1_550, 1_550, 660, 2_130
+MESSAGE_ROW = 350  # of a message: what is kept with its job when the body is gone
 FINISH_WAL, EVENT_WAL = 5_800, 960
 # What a deployment looks like that nobody has described.
 EVENTS = 3  # of each job, the finish among them
@@ -56,7 +57,8 @@ class Size:
 
     def disk(self, state_days: float) -> float:
         """Bytes, once every retention is full."""
-        days = JOB * state_days + MESSAGE * _days("retention_messages") + DELIVERY * _days("retention_attempts")
+        bodies, attempts = MESSAGE - MESSAGE_ROW, _days("retention_attempts")
+        days = (JOB + MESSAGE_ROW) * state_days + bodies * _days("retention_messages") + DELIVERY * attempts
         return self.rate * DAY * days
 
 
@@ -103,7 +105,7 @@ def _say_rest() -> tuple[str, ...]:
         f"* Memory: about {_say_bytes(IDLE_POD)} a pod that is idle, and {TLS_IN_FLIGHT >> 10} KiB for each attempt in flight over TLS. `MAX_IN_FLIGHT` ({_default('max_in_flight'):,}) ends it:",
         f"  {_say_bytes(_default('max_in_flight') * TLS_IN_FLIGHT)}. Receivers that hang for the whole timeout hold thirty times the table's attempts; what they may",
         "  hold of the slots is bounded, so this costs memory and not the others' latency.",
-        "* Disk is what runs out first, and `RETENTION_STATE` decides it: jobs are kept longest.",
+        "* Disk is what runs out first, and `RETENTION_STATE` decides it: jobs, and what their messages were, are kept longest.",
         "* Kafka: at least as many partitions as pods that ingest; twice as many leave room to grow.",
         "* At a few finishes a second the CPU of each is several times the table's: nothing shares a transaction. It does not",
         "  matter there.",

@@ -128,7 +128,8 @@ CREATE TABLE webhooks (
     created_at timestamptz NOT NULL DEFAULT now(),
     written_at timestamptz NOT NULL DEFAULT now(),  -- the registration itself
     changed_at timestamptz NOT NULL DEFAULT now(),  -- anything that a worker must learn of
-    deleted_at timestamptz
+    deleted_at timestamptz,
+    idle_at timestamptz                   -- a hidden one: found unused then; about to be forgotten
 );
 CREATE UNIQUE INDEX webhooks_public ON webhooks (tenant_id, webhook_id) WHERE deleted_at IS NULL;
 CREATE INDEX webhooks_public_past ON webhooks (tenant_id, webhook_id, webhook_key DESC);

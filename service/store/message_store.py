@@ -60,7 +60,12 @@ def build_test_body(tenant_id: str, at: datetime) -> bytes:
 
 
 async def queue_test(session: Session, registry: Registry, webhook: StoredWebhook) -> int:
-    """Queue one test delivery, whatever the webhook's state; return its id."""
+    """Queue one test delivery, whatever the webhook's state; return its id.
+
+    The webhook is held until the transaction ends. Raises Refused (404) when it was deleted or forgotten meanwhile.
+    """
+    if await session.find("webhook_hold", webhook.webhook_key) is None:
+        raise Refused(404, "not_found", "There is no such webhook.")
     now: datetime = await session.value("transaction_now")
     body = build_test_body(webhook.tenant_id, now)
     message_id = registry.new_id("msg_")

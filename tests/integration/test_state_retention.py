@@ -396,6 +396,14 @@ async def test_a_put_and_a_renotify_that_meet_the_deletion_find_no_batch(api, mo
     assert again.status == 404 and await api.value("SELECT count(*) FROM deliveries") == 0
 
 
+async def test_a_test_send_that_meets_the_deletion_queues_nothing(api, monkeypatch):
+    await make_old(api)
+    gate = Gate(monkeypatch, BatchWalk, "_prune")
+    sending = api.post("/v1/batches/nov/webhook/test")
+    assert (await gate.let_through(api, BatchWalk(api.database), sending)).code == "not_found"
+    assert await count(api, "webhooks", "deliveries", "messages") == {"webhooks": 0, "deliveries": 0, "messages": 0}
+
+
 @pytest.mark.parametrize("table", ["batches", "webhooks", "messages"])
 async def test_what_somebody_holds_stays_whole(api, table):
     await make_old(api)

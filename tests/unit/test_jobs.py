@@ -6,7 +6,7 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from service.domain.jobs import ENDS, FIELDS, KEPT, RESET, EventOutcome, Job, Phase, merge
+from service.domain.jobs import ENDS, FIELDS, KEPT, RESET, EventOutcome, Job, Phase, detach, merge
 from tests.support.topic import NOW, SECOND, TENANT, Topic, canceled, completed, queued, read, started
 
 MAX = 2**31 - 1
@@ -424,3 +424,11 @@ def test_trace_16_a_late_queued_brings_the_destination_once(polls):
     topic.poll(*events[polls[0] :])
     topic.poll(*events)
     assert topic.ends == [("A", 1, "succeeded", ())] + [("A", 1, "succeeded", ("webhook_url",))] * (len(polls) - 1)
+
+
+def test_a_job_whose_batch_was_forgotten_keeps_its_run_and_may_be_placed_anew():
+    done = completed("A", kind="receipt")
+    job = run(done)
+    job.batch_key, job.batch_generation, job.named_generation, job.removed_generation, job.entered = 7, 2, 1, 1, True
+    detach(job)
+    assert job == run(done)

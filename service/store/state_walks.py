@@ -21,7 +21,7 @@ from service.store.database import Database, Row, Session
 from service.store.queueing import columns
 
 PER_PAGE: Final = 500
-BATCHES_AT_ONCE: Final = 100
+BATCHES_AT_ONCE: Final = 50
 TENANTS_AT_ONCE: Final = 100
 MESSAGES_AT_ONCE: Final = 4 * PER_PAGE  # of a page of jobs or batches, most of which have one
 PAGES_AT_ONCE: Final = 64  # of the jobs' table, at least

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from service.tools.embedded import embedded_postgres
 from tests.support.postgres import connected
+from tests.support.stopping import stop_process
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
 
@@ -70,7 +71,9 @@ class HarmedPostgres:
 
     def freeze(self) -> None:
         """Connections stay open and nothing answers, as with a storage that hangs."""
-        self._signal(signal.SIGSTOP)
+        if postmaster := self._find_postmaster():
+            for pid in (postmaster, *list_children(postmaster)):
+                stop_process(pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

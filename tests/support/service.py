@@ -28,6 +28,7 @@ from yarl import URL
 
 from service.tools.embedded import LAUNCHER
 from tests.support.ports import find_free_port
+from tests.support.stopping import stop_process
 
 PROGRAM = Path(sys.executable).with_name("webhookd")
 OPERATOR_KEY = "op_" + "0123456789abcdef" * 3
@@ -210,7 +211,8 @@ class Service:
         self.settings["WEBHOOKD_KAFKA_GROUP_ID"] += "-again"
 
     def freeze(self) -> None:
-        self._signal(signal.SIGSTOP)
+        if self._process is not None and self._process.poll() is None:
+            stop_process(self._process.pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

@@ -1,0 +1,32 @@
+"""Processes that stand still: SIGSTOP is sent at once, and on a busy machine some of a process's threads run on a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+WITHIN = 60.0
+STILL = frozenset("TtZXx")
+
+
+def stop_process(pid: int) -> None:
+    """Stop a process, and return once all of its threads stand still. Raises TimeoutError."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + WITHIN
+    while not set(_list_states(pid)) <= STILL:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {pid} does not stop")
+        time.sleep(0.001)
+
+
+def _list_states(pid: int) -> list[str]:
+    """The state letter of each thread (proc_pid_stat(5)); a thread that has ended meanwhile is left out."""
+    states = []
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            states.append(task.read_text().rpartition(")")[2].split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return states

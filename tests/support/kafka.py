@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from service.tools.embedded import LAUNCHER
 from tests.support.ports import find_free_port
 from tests.support.require import require_program
-from tests.support.stopping import stop_process
+from tests.support.stopping import wait_until_still
 
 ROOT = Path(__file__).parents[2]
 POM = ROOT / "tests" / "kafka" / "pom.xml"
@@ -107,8 +107,9 @@ class Kafka:
 
     def freeze(self) -> None:
         """Connections stay open and nothing answers, as with a broker that hangs or a network that drops packets."""
-        if self._process is not None and self._process.poll() is None:
-            stop_process(self._process.pid)
+        if self._process is not None:
+            self._signal(signal.SIGSTOP)
+            wait_until_still(self._process.pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

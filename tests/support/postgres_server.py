@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from service.tools.embedded import embedded_postgres
 from tests.support.postgres import connected
-from tests.support.stopping import stop_process
+from tests.support.stopping import wait_until_still
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
 
@@ -71,9 +71,10 @@ class HarmedPostgres:
 
     def freeze(self) -> None:
         """Connections stay open and nothing answers, as with a storage that hangs."""
+        self._signal(signal.SIGSTOP)
         if postmaster := self._find_postmaster():
             for pid in (postmaster, *list_children(postmaster)):
-                stop_process(pid)
+                wait_until_still(pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

@@ -28,7 +28,7 @@ from yarl import URL
 
 from service.tools.embedded import LAUNCHER
 from tests.support.ports import find_free_port
-from tests.support.stopping import stop_process
+from tests.support.stopping import wait_until_still
 
 PROGRAM = Path(sys.executable).with_name("webhookd")
 OPERATOR_KEY = "op_" + "0123456789abcdef" * 3
@@ -211,8 +211,8 @@ class Service:
         self.settings["WEBHOOKD_KAFKA_GROUP_ID"] += "-again"
 
     def freeze(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            stop_process(self._process.pid)
+        self._signal(signal.SIGSTOP)
+        wait_until_still(self.pid)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
@@ -301,6 +301,11 @@ class ForkedService(Service):
         super().__init__(settings, log)
         self._parent = parent
         self._pidfd: int | None = None
+
+    @property
+    def pid(self) -> int:
+        lines = Path(f"/proc/self/fdinfo/{self._pidfd}").read_text().splitlines()
+        return next(int(line.removeprefix("Pid:")) for line in lines if line.startswith("Pid:"))
 
     @property
     def running(self) -> bool:

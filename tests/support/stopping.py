@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -11,9 +9,8 @@ WITHIN = 60.0
 STILL = frozenset("TtZXx")
 
 
-def stop_process(pid: int) -> None:
-    """Stop a process, and return once all of its threads stand still. Raises TimeoutError."""
-    os.kill(pid, signal.SIGSTOP)
+def wait_until_still(pid: int) -> None:
+    """Return once all threads of a process that was sent SIGSTOP stand still. Raises TimeoutError."""
     deadline = time.monotonic() + WITHIN
     while not set(_list_states(pid)) <= STILL:
         if time.monotonic() > deadline:

@@ -69,13 +69,12 @@ async def test_a_process_that_is_frozen_past_its_leases(settings, opened, new_se
         frozen, other = fleet.members
         async with load.over_kafka():
             await fleet.until_all_send(receiver)
+            receiver.otherwise = Answer(delay=2)  # so that it holds leases when it is frozen
+            await eventually(lambda: frozen.service.fetch_metric("deliveries_in_flight"))
             frozen.service.freeze()
             frozen.mark_end()
-
-            async def rescued():
-                return await other.service.fetch_metric("leases_expired_total")
-
-            await eventually(rescued, within=90)
+            receiver.otherwise = Answer(delay=0.05)
+            await eventually(lambda: other.service.fetch_metric("leases_expired_total"), within=90)
             await asyncio.sleep(3)
             frozen.service.thaw()
             await fleet.goes_on(receiver)

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -71,9 +71,11 @@ class HarmedPostgres:
 
     def freeze(self) -> None:
         """Connections stay open and nothing answers, as with a storage that hangs."""
-        self._signal(signal.SIGSTOP)
         if postmaster := self._find_postmaster():
-            for pid in (postmaster, *list_children(postmaster)):
+            os.kill(postmaster, signal.SIGSTOP)
+            wait_until_still(postmaster)  # from here on it starts nobody
+            self._signal(signal.SIGSTOP)
+            for pid in list_children(postmaster):
                 wait_until_still(pid)
 
     def thaw(self) -> None:
@@ -91,7 +93,8 @@ class HarmedPostgres:
     def _signal(self, number: signal.Signals) -> None:
         if postmaster := self._find_postmaster():
             for pid in (postmaster, *list_children(postmaster)):
-                os.kill(pid, number)
+                with suppress(ProcessLookupError):  # a backend that has ended meanwhile
+                    os.kill(pid, number)
 
 
 def list_children(parent: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 WITHIN = 60.0
@@ -19,11 +20,10 @@ def wait_until_still(pid: int) -> None:
 
 
 def _list_states(pid: int) -> list[str]:
-    """The state letter of each thread (proc_pid_stat(5)); a thread that has ended meanwhile is left out."""
+    """The state letter of each thread (proc_pid_stat(5)); one that has ended meanwhile is left out."""
     states = []
-    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
-        try:
-            states.append(task.read_text().rpartition(")")[2].split()[0])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
     return states

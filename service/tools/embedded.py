@@ -13,7 +13,6 @@ import pwd
 import re
 import shutil
 import signal
-import struct
 import sys
 import tempfile
 from asyncio.subprocess import Process
@@ -22,6 +21,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from service.tools.relay import Relay
+
 __all__ = ["LAUNCHER", "EmbeddedServerError", "embedded_broker", "embedded_postgres"]
 
 _T = TypeVar("_T")
@@ -29,11 +30,6 @@ _T = TypeVar("_T")
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
 _PROBE_INTERVAL = 0.01
-
-_FETCH = b"\x00\x01"
-"""The two bytes that a Kafka Fetch request starts with: its API key."""
-_FETCH_INTERVAL = 0.01
-"""Seconds between two Fetch requests of one connection; see `_Relay`."""
 
 LAUNCHER = """
 import ctypes, os, sys
@@ -112,7 +108,7 @@ async def embedded_broker() -> AsyncIterator[str]:
         process = await _spawn((str(package / "noida-db"), "start", *options), log, signal.SIGKILL, _SAME)
         async with _ended_by(process, signal.SIGKILL):
             port = await _wait_until_ready(process, functools.partial(_find_broker_port, log), log)
-            async with _Relay(port).serving() as relay_port:
+            async with Relay(port).serving() as relay_port:
                 yield f"127.0.0.1:{relay_port}"
 
 
@@ -175,74 +171,6 @@ def _find_ready_postmaster(cluster: Path, pid: int) -> int | None:
 def _find_broker_port(log: Path) -> int | None:
     match = re.search(r"^\s*kafka\s+127\.0\.0\.1:(\d+)\s", log.read_text(), re.MULTILINE)
     return int(match[1]) if match else None
-
-
-class _Relay:
-    """Stands before the broker, which answers a Fetch at once even if it has nothing and was asked to wait.
-
-    Unpaced, an idle aiokafka consumer sends 2,000 Fetches a second and fills a core. The relay lets one through every
-    `_FETCH_INTERVAL` per connection, and puts its own port where answers name the broker's: address and port stand
-    side by side in every version of the protocol, so equal lengths can be swapped without parsing anything.
-    """
-
-    def __init__(self, broker_port: int) -> None:
-        self._broker_port = broker_port
-        self._named, self._names = b"", b""
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[int]:
-        """Yield the port to connect to."""
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
-        port = int(server.sockets[0].getsockname()[1])
-        self._named, self._names = (b"127.0.0.1" + struct.pack(">i", number) for number in (self._broker_port, port))
-        try:
-            yield port
-        finally:
-            server.close()
-            for writer in self._writers:
-                writer.transport.abort()
-            await server.wait_closed()
-
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
-        pair = {writer, broker_writer}
-        self._writers |= pair
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._forward_requests(reader, broker_writer))
-                tasks.create_task(self._forward_answers(broker_reader, writer))
-        except* (ConnectionError, asyncio.IncompleteReadError):
-            pass  # either side hung up: the other is hung up on
-        finally:
-            self._writers -= pair
-            for each in pair:
-                each.transport.abort()
-
-    async def _forward_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        loop = asyncio.get_running_loop()
-        next_fetch_at = 0.0
-        while True:
-            body = await _read_frame(reader)
-            if body.startswith(_FETCH):
-                await asyncio.sleep(next_fetch_at - loop.time())
-                next_fetch_at = loop.time() + _FETCH_INTERVAL
-            await _write_frame(writer, body)
-
-    async def _forward_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            body = await _read_frame(reader)
-            await _write_frame(writer, body.replace(self._named, self._names))
-
-
-async def _read_frame(reader: asyncio.StreamReader) -> bytes:
-    (length,) = struct.unpack(">i", await reader.readexactly(4))
-    return await reader.readexactly(length)
-
-
-async def _write_frame(writer: asyncio.StreamWriter, body: bytes) -> None:
-    writer.write(struct.pack(">i", len(body)) + body)
-    await writer.drain()
 
 
 # --- Processes ----------------------------------------------------------------------------------------------------

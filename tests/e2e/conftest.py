@@ -14,6 +14,7 @@ from tests.support.receiving import Receiver
 from tests.support.service import NewService, Service, build_settings
 
 PARTITIONS = 3
+NEW_SERVICE = pytest.StashKey[NewService]()  # of a test that asks for it, or for a fixture that does
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,7 +32,7 @@ def pytest_runtest_makereport(
 def _services_of(item: pytest.Item) -> list[Service]:
     fixtures = getattr(item, "funcargs", {})
     shared = [fixtures["service"]] if "service" in fixtures else []
-    return shared + (fixtures["new_service"].made if "new_service" in fixtures else [])
+    return shared + (item.stash[NEW_SERVICE].made if NEW_SERVICE in item.stash else [])
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -84,9 +85,9 @@ def service(
 
 
 @pytest.fixture
-def new_service(tmp_path) -> Iterator[NewService]:
+def new_service(request: pytest.FixtureRequest, tmp_path) -> Iterator[NewService]:
     """`new_service(settings, *roles)` makes a service that ends with the test, at the latest."""
-    maker = NewService(tmp_path)
+    maker = request.node.stash[NEW_SERVICE] = NewService(tmp_path)
     yield maker
     maker.end()
 

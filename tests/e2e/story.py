@@ -74,9 +74,10 @@ async def create_topic(bootstrap_servers: str, name: str, partitions: int) -> No
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(name, partitions, 1)])
+        answer = await admin.create_topics([NewTopic(name, partitions, 1)])
     finally:
         await admin.close()
+    assert [error[:2] for error in answer.topic_errors] == [(name, 0)], answer
 
 
 class Topic:

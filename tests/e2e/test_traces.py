@@ -58,9 +58,8 @@ async def two_consumers(new_database, broker, topic, new_service):
     await create_topic(broker, topic, 2)
     kafka = {"kafka_bootstrap_servers": broker, "kafka_topics": topic, "kafka_group_id": topic}
     services = [new_service(build_settings(database, **kafka)) for _ in range(2)]
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as starts:
-        for service in services:
-            starts.create_task(stack.enter_async_context(service))
+    async with AsyncExitStack() as stack:
+        await asyncio.gather(*(stack.enter_async_context(service) for service in services))
         opened = await stack.enter_async_context(opened_topic(broker, topic, 2))
         tenant = await stack.enter_async_context(new_tenant(services[0], opened))
         await eventually(lambda: share_partitions(database))

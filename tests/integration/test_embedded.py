@@ -2,14 +2,21 @@
 
 import asyncio
 import os
+import secrets
 import shutil
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import MemberIdRequired
+from aiokafka.protocol.api import Response
+from aiokafka.protocol.group import JoinGroupRequest
 
 from service.tools.embedded import embedded_postgres
 
@@ -107,6 +114,45 @@ async def test_broker_shares_partitions_in_a_group_and_resumes_at_the_commit(bro
             records = await take(two, 3) if TopicPartition(topic, 1) in two.assignment() else await take(one, 3)
             assert [(record.partition, record.offset) for record in records] == [(1, 7), (1, 8), (1, 9)]
             assert len(one.assignment()) == len(two.assignment()) == 1
+
+
+async def test_who_joins_just_as_a_rebalance_ends_throws_nobody_out_of_the_group(broker):
+    moments = (milliseconds / 1000 for milliseconds in range(290, 340, 2))  # a group's first rebalance takes 300 ms
+    await asyncio.gather(*(join_one_after_the_other(broker, seconds) for seconds in moments))
+
+
+async def join_one_after_the_other(broker: str, seconds: float) -> None:
+    group = f"g-{secrets.token_hex(6)}"
+    async with opened_connection(broker) as one, opened_connection(broker) as two:
+        leading = asyncio.create_task(join(one, group))
+        await asyncio.sleep(seconds)
+        following = asyncio.create_task(join(two, group))
+        leader = await leading
+        following.cancel()
+        assert leader.leader_id == leader.member_id
+        assert leader.member_id in {member[0] for member in leader.members}
+
+
+@asynccontextmanager
+async def opened_connection(broker: str) -> AsyncIterator[AIOKafkaConnection]:
+    host, _, port = broker.partition(":")
+    connection = await create_conn(host, int(port))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+async def join(connection: AIOKafkaConnection, group: str) -> Response:
+    """Join by hand: a consumer reaches the broker at no moment that can be chosen."""
+    member_id = ""
+    while True:
+        answer = await connection.send(
+            JoinGroupRequest(group, 6000, 3000, member_id, None, "consumer", [("range", b"")])
+        )
+        member_id = answer.member_id
+        if answer.error_code != MemberIdRequired.errno:
+            return answer
 
 
 async def test_an_idle_consumer_leaves_the_processor_alone(broker, topic):

@@ -339,7 +339,7 @@ class TopRow(Model):
     value: float = Field(
         description="Deliveries (pending, slots), seconds overdue (oldest) or since success (failing)."
     )
-    capped: bool = Field(default=False, description="Counted no further: `value` is what the statistics say, if more.")
+    capped: bool = Field(default=False, description="Counted no further: `value` is an estimate, if more.")
     last_error: str | None = None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import orjson
 
 from service.store.database import Database
@@ -14,17 +17,16 @@ EACH = 60
 
 async def explain(session, call: str) -> list[tuple[str, str]]:
     """The index scans of a call's plan: index and condition."""
-    found: list[tuple[str, str]] = []
-
-    def walk(node) -> None:
-        if "Index Name" in node:
-            found.append((node["Index Name"], node.get("Index Cond", "")))
-        for child in node.get("Plans", ()):
-            walk(child)
-
     text = await session.connection.fetchval(f"EXPLAIN (FORMAT JSON) {call}")
-    walk(orjson.loads(text)[0]["Plan"])
-    return found
+    return [(node["Index Name"], node.get("Index Cond", "")) for node in walk(text) if "Index Name" in node]
+
+
+def walk(explained: str) -> Iterator[dict[str, Any]]:
+    """The nodes of a plan."""
+    left = [orjson.loads(explained)[0]["Plan"]]
+    while left:
+        yield (node := left.pop())
+        left += node.get("Plans", ())
 
 
 async def test_a_backlog_in_a_queue_that_was_empty_is_claimed_lane_by_lane(database):
@@ -57,3 +59,19 @@ async def test_whoever_waits_for_another_is_looked_for_among_those_that_wait(dat
         scans = await explain(session, call)
     assert "deliveries_waiting" in {name for name, _ in scans}
     assert all(cond for _, cond in scans), "nothing is walked from end to end"
+
+
+async def test_a_list_reads_a_page_though_nothing_is_known_of_a_partition_yet(database):
+    arguments = (["t"], 2**62, 51, True, True, "t", *[None] * 6, 51)
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.execute(
+            """INSERT INTO deliveries_done (
+                delivery_id, tenant_id, webhook_id, message_id, body_at, type, scope, generation, state, attempts,
+                created_at, first_due_at, finished_at
+            )
+            SELECT n, 't', 'w', 'm' || n, now(), 'extraction.completed', 0, 1, 4, 1, now(), now(), now()
+            FROM generate_series(1, 20000) AS n"""
+        )
+        query = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement("list_deliveries_of_tenants")
+        text = await session.connection.fetchval(query, *arguments)
+    assert max(node["Actual Rows"] for node in walk(text)) == 51

@@ -82,7 +82,7 @@ def _compare(stage: Stage, small: Cost, large: Cost) -> list[Figure]:
 
 async def _measure_size(stage: Stage, rows: int) -> Cost:
     database = await stage.new_database()
-    async with opened_queue(database) as queue:
+    async with opened_queue(database) as queue, Database(database, size=2) as pool:
         await queue.connection.execute(f"SET statement_timeout = '{int(LONG)}s'")
         keys = await register(queue, [stage.nginx.url], min(HOOKS, rows), tenants=1)
         for first in range(0, rows, CHUNK):
@@ -90,19 +90,19 @@ async def _measure_size(stage: Stage, rows: int) -> Cost:
         await queue.connection.execute("VACUUM (ANALYZE)", timeout=LONG)
         await queue.connection.execute("CHECKPOINT", timeout=LONG)
         buffers = await _count_buffers(queue.connection)
-    async with Database(database, size=2) as pool:
-        milliseconds = await _time_claims(DeliveryStore(pool))
+        milliseconds, finished = await _time_claims(DeliveryStore(pool))
+        await fill(queue.connection, keys, "again", finished, body=None)
         gauges = await _time_gauges(QueueLook(pool))
-    return Cost(milliseconds, buffers, await _time_lists(stage, database), gauges)
+        return Cost(milliseconds, buffers, await _time_lists(stage, database), gauges)
 
 
 def _build_request(token: int) -> ClaimRequest:
     return ClaimRequest(-(2**63), PER_CLAIM, {}, PER_LANE, PER_CLAIM, token, 60.0, time.monotonic() + 60.0)
 
 
-async def _time_claims(store: DeliveryStore) -> float:
-    """Milliseconds of a claim and the record of all it brought, the median."""
-    found = []
+async def _time_claims(store: DeliveryStore) -> tuple[float, int]:
+    """Milliseconds of a claim and the record of all it brought, the median; and how many deliveries are finished now."""
+    found, finished = [], 0
     for token in range(1, ROUNDS + 1):
         before = time.perf_counter()
         claimed = await store.claim(_build_request(token))
@@ -111,9 +111,10 @@ async def _time_claims(store: DeliveryStore) -> float:
             [(row.delivery_id, row.token, 1, now, 5, 204, None, "http://x", None, False) for row in claimed.rows]
         )
         found.append((time.perf_counter() - before) * 1e3)
+        finished += len(claimed.rows)
         if not claimed.rows:
             break
-    return statistics.median(found)
+    return statistics.median(found), finished
 
 
 async def _count_buffers(connection: asyncpg.Connection) -> float:

@@ -1,13 +1,13 @@
-"""Values that cross between the use cases and the edges, shared by more than one of them.
+"""What crosses between the use cases and the edges, shared by more than one of them.
 
 Belongs here: plain records of what is to be written or was read; tuples, since one is made per delivery. A protocol
-lives next to its one user instead.
+with one user lives next to it instead.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class StoreUnavailable(Exception):
@@ -16,6 +16,13 @@ class StoreUnavailable(Exception):
 
 class Conflict(Exception):
     """Another transaction came between; the whole transaction is to be run again."""
+
+
+class Tell(Protocol):
+    """One log line."""
+
+    def __call__(self, event: str, /, **fields: object) -> object:
+        """Write it: an event's name and its fields."""
 
 
 class NewMessage(NamedTuple):

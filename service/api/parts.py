@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from service.lifecycle import Clock
+from service.ports import Tell
 from service.store.database import Database
 from service.store.registry import Registry
 
@@ -31,14 +32,6 @@ class EventSink(Protocol):
 
         An event of another tenant is refused like a malformed one; neither keeps the others from being stored.
         """
-        ...
-
-
-class Tell(Protocol):
-    """One log line."""
-
-    def __call__(self, event: str, /, **fields: object) -> object:
-        """Write it: an event's name and its fields."""
         ...
 
 

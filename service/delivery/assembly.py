@@ -12,16 +12,18 @@ from typing import Protocol
 from service.delivery.attempting import AttemptRules, Attempts, Sender
 from service.delivery.catalog import Catalog, CatalogStore
 from service.delivery.claiming import Claimer, ClaimStore
-from service.delivery.engine import Engine, EngineParts, Heartbeats, Listener
+from service.delivery.engine import Engine, EngineParts, Listener
 from service.delivery.entries import SendingDefaults
 from service.delivery.handoff import LocalHandoff
 from service.delivery.instants import DatabaseClock, Monotonic
-from service.delivery.observer import Observer, Tell
+from service.delivery.observer import Observer
 from service.delivery.observing import HealthStore, Observations
 from service.delivery.rates import Rates, RateStore
 from service.delivery.recording import Recorder, RecordStore
 from service.delivery.slots import Slots
 from service.delivery.spans import AttemptSpans
+from service.lifecycle import Heartbeats
+from service.ports import Tell
 
 
 class Rng(Protocol):

@@ -23,7 +23,7 @@ from service.delivery.describing import describe_attempt, describe_decision, des
 from service.delivery.entries import Entry
 from service.delivery.instants import DatabaseClock, Monotonic
 from service.delivery.lanes import Standing
-from service.delivery.observer import Observer, Tell
+from service.delivery.observer import Observer
 from service.delivery.observing import Observations
 from service.delivery.ready import ReadyDelivery
 from service.delivery.recording import Recorder
@@ -35,6 +35,7 @@ from service.domain.outbound import OutboundRequest, Route
 from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
 from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace
+from service.ports import Tell
 
 OWN_FAULT_WAIT: Final = 5.0
 COOL_OFF: Final = 1.0

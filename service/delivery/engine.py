@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -20,14 +19,13 @@ from service.delivery.claiming import Claimer, ClaimStore
 from service.delivery.entries import Entry
 from service.delivery.handoff import LocalHandoff
 from service.delivery.instants import DatabaseClock, Monotonic
-from service.delivery.observer import Tell
 from service.delivery.observing import Observations
 from service.delivery.rates import Rates
 from service.delivery.recording import Recorder
 from service.delivery.sending import Crew
 from service.delivery.slots import Slots
-from service.lifecycle import Stop, beat, heed, rest
-from service.ports import Conflict, StoreUnavailable
+from service.lifecycle import Heartbeats, Stop, beat, heed, rest
+from service.ports import Conflict, StoreUnavailable, Tell
 
 DUE_CHANNEL: Final = "webhookd_due"
 WEBHOOKS_CHANNEL: Final = "webhookd_webhooks"
@@ -48,13 +46,6 @@ class Listener(Protocol):
 
     async def listen(self, handlers: Mapping[str, Callable[[], object]]) -> None:
         """Call the handler of a channel at each notification, until the connection ends: StoreUnavailable."""
-
-
-class Heartbeats(Protocol):
-    """Knows which loops turn."""
-
-    def turning(self, name: str) -> AbstractContextManager[None]:
-        """Inside, the loop of this name is watched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What delivery tells about itself: metrics and log lines, as calls that the composition root answers."""
+"""What delivery counts, as calls that the composition root answers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,3 @@ class Observer(Protocol):
 
     def own_fault(self, kind: str) -> None:
         """An attempt was not made for a fault of our own."""
-
-
-class Tell(Protocol):
-    """One log line."""
-
-    def __call__(self, event: str, /, **fields: object) -> object:
-        """Write it: an event's name and its fields."""

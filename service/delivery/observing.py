@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from service.delivery.catalog import Catalog
 from service.delivery.entries import Entry
 from service.delivery.instants import DatabaseClock, instant
-from service.delivery.observer import Observer, Tell
+from service.delivery.observer import Observer
 from service.domain.health import Health, HealthEvent, HealthRules, build_health, observe
 from service.domain.webhooks import DisableReason
 from service.lifecycle import heed
-from service.ports import Conflict, StoreUnavailable
+from service.ports import Conflict, StoreUnavailable, Tell
 
 GATHER: Final = 0.1
 BACK_OFF: Final = 1.0

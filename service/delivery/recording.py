@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from service.delivery.decisions import Undelivered, decide_again
 from service.delivery.instants import DatabaseClock
-from service.delivery.observer import Observer, Tell
+from service.delivery.observer import Observer
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome
 from service.domain.deliveries import Reason, Recall
 from service.lifecycle import beat, heed
-from service.ports import Conflict, StoreUnavailable
+from service.ports import Conflict, StoreUnavailable, Tell
 
 GATHER: Final = 0.003
 UNRECORDED_LIMIT: Final = 1_000

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from service.lifecycle import Stop, beat, rest
-from service.ports import Conflict, StoreUnavailable
+from service.lifecycle import Heartbeats, Stop, beat, rest
+from service.ports import Conflict, StoreUnavailable, Tell
 
 TRY_EVERY: Final = 1.0
 PROVE_EVERY: Final = 1.0
@@ -29,20 +28,6 @@ class LeadLock(Protocol):
 
     def release(self) -> None:
         """Let it go."""
-
-
-class Tell(Protocol):
-    """One log line."""
-
-    def __call__(self, event: str, /, **fields: object) -> object:
-        """Write it: an event's name and its fields."""
-
-
-class Heartbeats(Protocol):
-    """Knows which loops turn."""
-
-    def turning(self, name: str) -> AbstractContextManager[None]:
-        """Inside, the loop of this name is watched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from service.ports import Tell
+
 
 class PartitionStore(Protocol):
     """Time partitions. Every method may raise StoreUnavailable, or Conflict when a lock was not to be had."""
@@ -19,13 +21,6 @@ class PartitionStore(Protocol):
 
     async def drop_expired(self, kept: Mapping[str, timedelta]) -> int:
         """Drop what is older than given per table, after moving what is still needed; return how many."""
-
-
-class Tell(Protocol):
-    """One log line."""
-
-    def __call__(self, event: str, /, **fields: object) -> object:
-        """Write it: an event's name and its fields."""
 
 
 @dataclass(frozen=True, slots=True)

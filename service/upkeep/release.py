@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from service.ports import Tell
+
 AT_ONCE: Final = 1_000
 UNDECRYPTABLE: Final = "undecryptable"
 
@@ -74,13 +76,6 @@ class Finished(Protocol):
 
     def deliveries_finished(self, state: str, count: int = 1) -> None:
         """Deliveries have left the queue."""
-
-
-class Tell(Protocol):
-    """One log line."""
-
-    def __call__(self, event: str, /, **fields: object) -> object:
-        """Write it: an event's name and its fields."""
 
 
 class Release:

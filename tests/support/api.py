@@ -20,7 +20,7 @@ import asyncpg
 from yarl import URL
 
 from service.api.app import build_api
-from service.api.parts import ApiLimits, Parts, Tell
+from service.api.parts import ApiLimits, Parts
 from service.domain.batches import Settling
 from service.domain.webhooks import WebhookDefaults
 from service.inbound import Bounds, listening
@@ -31,6 +31,7 @@ from service.ingest.parsing import Parser
 from service.ingest.reading import Reader
 from service.ingest.requests import EventRequests
 from service.lifecycle import SystemClock, SystemRng
+from service.ports import Tell
 from service.profiles import load_profiles
 from service.sealing import Sealer
 from service.store.database import Database

@@ -51,7 +51,7 @@ async def leading(dsn, heartbeats, *loops):
     watcher, stop = Watcher(), Stop(SystemClock(), timedelta(seconds=1))
     async with asyncio.TaskGroup() as group:
         group.create_task(Upkeep(LeaderLock(dsn), loops, heartbeats, watcher.tell).run(stop))
-        await until(lambda: "leading" in dict(watcher.events))
+        await until(lambda: heartbeats._last.keys() >= {loop.name for loop in loops})
         yield watcher
         stop.set()
 

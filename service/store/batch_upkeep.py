@@ -15,7 +15,7 @@ from service.domain.batches import Batch, Member
 from service.domain.jobs import Phase
 from service.store.batch_rows import UPDATE_COLUMNS, changed_batch_row, decode_batch
 from service.store.database import Database, Session
-from service.store.queueing import columns
+from service.store.statements import columns
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from service.ports import Conflict
 from service.store.batch_rows import INSERT_COLUMNS, UPDATE_COLUMNS, changed_batch_row, decode_batch, new_batch_row
 from service.store.database import Row, Session
 from service.store.job_rows import decode_job
-from service.store.queueing import columns
+from service.store.statements import columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,6 @@ from service.lifecycle import beat
 from service.ports import Conflict, StoreUnavailable
 from service.store.statements import statement
 
-__all__ = ["Conflict", "Database", "Session", "StoreUnavailable", "translated"]
-
 Row = Mapping[str, Any]
 Address = str | Callable[[], str]  # a DSN, or what gives the one in force: passwords change while processes run
 

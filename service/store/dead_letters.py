@@ -18,6 +18,7 @@ import orjson
 from service.ingest.poison import DeadLetter
 from service.ingest.poll import NOWHERE, Headers, Partition, Record
 from service.store.database import Database, Session
+from service.store.statements import columns
 
 MAX_VALUE_BYTES = 1 << 20
 MAX_KEY_BYTES = 1 << 16
@@ -68,7 +69,7 @@ async def insert_dead_letters(session: Session, records: Sequence[Record]) -> No
     rows = [_row(record, record.content) for record in records if isinstance(record.content, DeadLetter)]
     rows = [row for row in rows if row[0] != NOWHERE.topic]
     if rows:
-        await session.execute("dead_letters_insert", *(list(column) for column in zip(*rows, strict=True)))
+        await session.execute("dead_letters_insert", *columns(rows, 10))
 
 
 class DeadLetters:

@@ -20,7 +20,7 @@ from service.domain.deliveries import Reason, Recall, State
 from service.domain.outcomes import Purpose
 from service.store.codes import DoneState, Extra, LiveState, WireFlag
 from service.store.database import Database, Row, Session
-from service.store.queueing import columns
+from service.store.statements import columns
 
 CODES: Final = {State(code.word): int(code) for code in (*LiveState, *DoneState)}
 STATES: Final = {code: state for state, code in CODES.items()}

@@ -18,7 +18,7 @@ from service.domain.health import Breaker, Health
 from service.domain.webhooks import DisableReason, Standing, WebhookState, describe_standing
 from service.store.codes import BreakerCode, WebhookStateCode
 from service.store.database import Database, Row, Session
-from service.store.queueing import columns
+from service.store.statements import columns
 from service.store.webhooks import announce
 
 HOLD_AT_ONCE: Final = 10_000

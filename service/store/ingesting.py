@@ -21,7 +21,7 @@ from service.domain.routing import Subscriber
 from service.domain.workspace import JobKey, Leaver, Workspace
 from service.ingest.poll import Partition, Record
 from service.ingest.transaction import FinishedDelivery, Predecessor, Retired, Tenancy
-from service.ports import NewDelivery, NewMessage, QueuedDelivery
+from service.ports import Conflict, NewDelivery, NewMessage, QueuedDelivery
 from service.store import queueing
 from service.store.batch_rows import (
     INSERT_COLUMNS,
@@ -31,12 +31,12 @@ from service.store.batch_rows import (
     new_batch_row,
 )
 from service.store.codes import DoneState, Scope
-from service.store.database import Conflict, Database, Session
+from service.store.database import Database, Session
 from service.store.dead_letters import insert_dead_letters
 from service.store.job_rows import decode_job, inherited_webhook_id
 from service.store.opening import Opening, open_ingest
-from service.store.queueing import columns
 from service.store.routing import OneShots, RoutingCopy, batch_subscriber
+from service.store.statements import columns
 from service.store.work import insert_messages, save_work
 
 NO_POSITIONS: Mapping[Partition, int] = MappingProxyType({})

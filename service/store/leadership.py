@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from service.store.database import Address, StoreUnavailable, translated
+from service.ports import StoreUnavailable
+from service.store.database import Address, translated
 from service.store.listening import connect
 from service.store.statements import statement
 

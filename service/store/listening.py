@@ -13,7 +13,8 @@ from typing import Any, Final
 import asyncpg
 
 from service.lifecycle import beat
-from service.store.database import Address, StoreUnavailable, current, translated
+from service.ports import StoreUnavailable
+from service.store.database import Address, current, translated
 from service.store.statements import statement
 
 PROCESS_LOCK: Final = (0x7765_6268, 2)  # "webh": held shared by every live deliver process

@@ -13,8 +13,8 @@ from datetime import datetime
 from service.domain.workspace import JobKey
 from service.ingest.poll import Partition
 from service.store.database import Session
-from service.store.queueing import columns
 from service.store.routing import Version
+from service.store.statements import columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,16 @@ deciding who gets one (``domain.routing``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.ports import NewDelivery, QueuedDelivery
 from service.store.codes import Extra, Scope
 from service.store.database import Session
+from service.store.statements import columns
 
 _SCOPES = {scope.word: int(scope) for scope in Scope}
 _EXTRAS = {extra.word: int(extra) for extra in Extra}
-
-
-def columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]]:
-    """Turn rows into one list per column, for ``unnest``; ``width`` columns even when there are no rows."""
-    turned = [list(column) for column in zip(*rows, strict=True)]
-    return turned or [[] for _ in range(width)]
 
 
 async def enqueue(

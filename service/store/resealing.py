@@ -17,7 +17,7 @@ from typing import Any, Final
 from service.ports import Conflict
 from service.sealing import Sealer, Undecryptable
 from service.store.database import Database
-from service.store.queueing import columns
+from service.store.statements import columns
 from service.store.webhook_seals import seal_headers, seal_secrets, seal_url, unseal_headers, unseal_secrets, unseal_url
 
 PER_BATCH: Final = 200

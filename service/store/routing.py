@@ -20,7 +20,7 @@ from service.ports import Conflict
 from service.sealing import Sealer
 from service.store.codes import WebhookStateCode
 from service.store.database import Session
-from service.store.queueing import columns
+from service.store.statements import columns
 from service.store.webhook_seals import hash_url, seal_url
 
 COPIES = 10_000  # tenants kept in memory

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from service.store.database import Database, Row, Session
-from service.store.queueing import columns
+from service.store.statements import columns
 
 PER_PAGE: Final = 500
 BATCHES_AT_ONCE: Final = 50

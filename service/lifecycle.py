@@ -237,9 +237,9 @@ class Heartbeats:
             del self._bounds[name], self._last[name]
 
     @contextmanager
-    def turning(self, name: str, bound: timedelta = TURNS_WITHIN) -> Iterator[None]:
+    def turning(self, name: str) -> Iterator[None]:
         """Inside, the loop ``name`` turns: each ``beat()`` that it comes by, however deep, counts for it."""
-        with self.watch(name, bound) as mine:
+        with self.watch(name, TURNS_WITHIN) as mine:
             outer = _BEAT.set(mine)
             try:
                 yield

@@ -28,7 +28,7 @@ def describe_delivery(row: ReadyDelivery, entry: Entry, trace: str | None = None
     return {**fields, "trace_id": trace_id_of(trace)} if trace else fields
 
 
-def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome, trace: str | None = None) -> dict[str, object]:
+def describe_attempt(row: ReadyDelivery, entry: Entry, outcome: Outcome, trace: str | None) -> dict[str, object]:
     """The fields that every log line about an attempt has."""
     return {
         **describe_delivery(row, entry, trace),

@@ -124,7 +124,7 @@ def parse_url(text: str, policy: EgressPolicy, tenant: str = "") -> Target | Ref
     return _judge_target(target, policy, tenant) or target
 
 
-def judge_address(address: Address, policy: EgressPolicy, host: str, port: int, tenant: str = "") -> Refusal | None:
+def judge_address(address: Address, policy: EgressPolicy, host: str, port: int, tenant: str) -> Refusal | None:
     """None when this address, which ``host`` is or was resolved to, may be dialled.
 
     Deny entries win, also over the IPv4 address inside an IPv6 one, which the system may dial; metadata addresses open

@@ -219,7 +219,7 @@ async def _send_newest(session: Session, webhook: StoredWebhook, batch: Batch, p
     if plan.newest is Newest.REQUEUE:
         row = await session.find("delivery_of_message", batch.finish_message_id, webhook.webhook_key)
         return row is not None and await revive(session, [row["delivery_id"]]) > 0
-    return await enqueue_message(session, webhook, batch.finish_message_id)
+    return await _enqueue_message(session, webhook, batch.finish_message_id)
 
 
 def group_of(tenant_id: str, scope: str, batch_key: int | None, job_id: str | None) -> int | None:
@@ -229,15 +229,15 @@ def group_of(tenant_id: str, scope: str, batch_key: int | None, job_id: str | No
     return batch_key if scope == "batch" else None
 
 
-async def revive(session: Session, delivery_ids: list[int], extra: int = 0) -> int:
+async def revive(session: Session, delivery_ids: list[int]) -> int:
     """Put finished deliveries back into the queue with a fresh schedule; return how many."""
-    revived = await session.fetch("deliveries_revive", delivery_ids, extra)
+    revived = await session.fetch("deliveries_revive", delivery_ids)
     if revived:
         await session.execute("deliveries_wake")
     return len(revived)
 
 
-async def enqueue_message(session: Session, webhook: StoredWebhook, message_id: str, extra: str = "ordinary") -> bool:
+async def _enqueue_message(session: Session, webhook: StoredWebhook, message_id: str) -> bool:
     """Queue a stored message for a webhook that has no delivery of it; False when its body is gone."""
     message = await session.find("message_find", message_id, webhook.tenant_id)
     if message is None or message["expunged_at"] is not None:
@@ -260,7 +260,6 @@ async def enqueue_message(session: Session, webhook: StoredWebhook, message_id: 
                 job_id=message["job_id"],
                 generation=message["generation"],
                 held=None if state is WebhookState.ENABLED else state.value,
-                extra=extra,
             )
         ],
     )

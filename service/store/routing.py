@@ -37,8 +37,7 @@ class Version(NamedTuple):
 class RoutingCopy:
     """Account webhooks of recently seen tenants. Not shared between event loops."""
 
-    def __init__(self, copies: int = COPIES) -> None:
-        self._copies = copies
+    def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[int, Mapping[str, Subscriber]]] = OrderedDict()
 
     async def list_tenancies(self, session: Session, tenant_ids: Sequence[str]) -> dict[str, Tenancy]:
@@ -63,7 +62,7 @@ class RoutingCopy:
 
     def _tenancy(self, version: Version) -> Tenancy:
         tenancy = Tenancy(self._known[version.tenant_id][1], version.has_secret)
-        while len(self._known) > self._copies:
+        while len(self._known) > COPIES:
             self._known.popitem(last=False)
         return tenancy
 

@@ -263,9 +263,9 @@ class Batch:
 
 
 @asynccontextmanager
-async def new_tenant(service: Service, topic: Topic, source: str = "native") -> AsyncIterator[Tenant]:
+async def new_tenant(service: Service, topic: Topic) -> AsyncIterator[Tenant]:
     async with ClientSession() as http:
-        yield Tenant(Api(service.api_url, make_tenant_id(), http), topic, source)
+        yield Tenant(Api(service.api_url, make_tenant_id(), http), topic)
 
 
 def generations_of(jobs: Sequence[Event]) -> dict[str, int]:

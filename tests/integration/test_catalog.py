@@ -26,9 +26,11 @@ async def store(queue, hook, health, written="now()", held="NULL"):
     )
 
 
-async def make_health(queue, breaker=Breaker.OPEN, probe_in=600):
+async def make_health(queue, probe_in=600):
     now = await queue.connection.fetchval("SELECT now()")
-    return Health(now, failures=10, first_failure_at=now, breaker=breaker, probe_at=now + timedelta(seconds=probe_in))
+    return Health(
+        now, failures=10, first_failure_at=now, breaker=Breaker.OPEN, probe_at=now + timedelta(seconds=probe_in)
+    )
 
 
 async def look(dsn, troubled=(), back=15.0, *, first=False):

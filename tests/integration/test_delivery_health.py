@@ -134,10 +134,10 @@ async def test_what_another_process_learned_reaches_this_one(database):
 # --- upkeep -----------------------------------------------------------------------------------------------------------
 
 
-async def run_release(database, total=100.0):
+async def run_release(database):
     watcher, due = Watcher(), []
     async with Database(database) as db:
-        release = Release(Holds(db, total), WebhookCatalog(db, SEALER), watcher, watcher.tell, lambda: due.append(1))
+        release = Release(Holds(db, 100.0), WebhookCatalog(db, SEALER), watcher, watcher.tell, lambda: due.append(1))
         await release.run_once()
         await release.retry_undecryptable()
     return watcher, due

@@ -299,10 +299,10 @@ async def test_the_duration_is_that_of_the_receiver(client):
     assert 0.19 < outcome.duration <= took
 
 
-async def proxying(visit: Visit, said: bytes = b"HTTP/1.1 200 Connected\r\n\r\n"):
+async def proxying(visit: Visit):
     """A proxy that pretends: it answers CONNECT and then is the receiver itself."""
     await visit.request()
-    await visit.say(said)
+    await visit.say(b"HTTP/1.1 200 Connected\r\n\r\n")
     await answering(OK)(visit)
 
 

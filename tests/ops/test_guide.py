@@ -44,10 +44,10 @@ def body_of(name):
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def sign(body, secrets=SECRETS, at=None, message_id="msg_1"):
+def sign(body, secrets=SECRETS, at=None):
     timestamp = int(time.time()) if at is None else at
-    signature = build_signer(secrets, [KeyPair(lambda signed: b"e" * 64)]).sign(message_id, timestamp, body)
-    return {"webhook-id": message_id, "webhook-timestamp": str(timestamp), "webhook-signature": signature}
+    signature = build_signer(secrets, [KeyPair(lambda signed: b"e" * 64)]).sign("msg_1", timestamp, body)
+    return {"webhook-id": "msg_1", "webhook-timestamp": str(timestamp), "webhook-signature": signature}
 
 
 @contextmanager

@@ -91,12 +91,11 @@ class Authority:
         ends: dt.timedelta = DAY,
         self_signed: bool = False,
         through: Issued | None = None,
-        send: tuple[Issued, ...] = (),
     ) -> ssl.SSLContext:
-        """A server's context; ``through`` is an intermediate that signs, ``send`` what is sent besides the leaf."""
+        """A server's context; ``through`` is an intermediate that signs, and is not sent."""
         leaf = issue(names[0], None if self_signed else through or self.root, names=names, ends=ends)
         chain = self.folder / f"{leaf.certificate.serial_number}.pem"
-        chain.write_bytes(leaf.key_pem() + leaf.pem() + b"".join(each.pem() for each in send))
+        chain.write_bytes(leaf.key_pem() + leaf.pem())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(chain)
         return context

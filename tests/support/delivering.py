@@ -105,12 +105,11 @@ class Role:
     stop: Stop
     clock: ShiftedClock
     heartbeats: Heartbeats
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None]
 
     async def end(self) -> None:
         """Stop cleanly and wait for the end."""
         self.stop.set()
-        assert self.task is not None
         await self.task
 
 
@@ -271,7 +270,6 @@ async def deliver(
     drain: float = 5.0,
     wrap: Callable[[DeliveryStore], Any] = lambda store: store,
     rules: AttemptRules | None = None,
-    started: bool = True,
     heartbeats: Heartbeats | None = None,
     command_timeout: float = 30.0,
 ) -> AsyncIterator[Role]:
@@ -301,9 +299,8 @@ async def deliver(
             rules=rules or AttemptRules(),
         )
         parts = build_deliver_role(ports, settings)
-        role = Role(parts, watcher, Stop(clock, timedelta(seconds=drain)), clock, heartbeats)
+        stop = Stop(clock, timedelta(seconds=drain))
         async with asyncio.TaskGroup() as group:
-            if started:
-                role.task = group.create_task(parts.engine.run(role.stop))
-            yield role
-            role.stop.set()
+            task = group.create_task(parts.engine.run(stop))
+            yield Role(parts, watcher, stop, clock, heartbeats, task)
+            stop.set()

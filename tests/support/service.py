@@ -163,13 +163,13 @@ class Service:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen([*launcher, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    async def wait_until_ready(self, within: float = START_TIMEOUT) -> None:
-        await self._wait_for_readiness(200, within)
+    async def wait_until_ready(self) -> None:
+        await self._wait_for_readiness(200)
 
-    async def wait_until_not_ready(self, within: float = START_TIMEOUT) -> None:
-        await self._wait_for_readiness(503, within)
+    async def wait_until_not_ready(self) -> None:
+        await self._wait_for_readiness(503)
 
-    async def _wait_for_readiness(self, status: int, within: float) -> None:
+    async def _wait_for_readiness(self, status: int) -> None:
         async with ClientSession(timeout=ClientTimeout(5)) as http:
 
             async def answers() -> bool:
@@ -180,7 +180,7 @@ class Service:
                 return False
 
             try:
-                await eventually(answers, within, 0.05)
+                await eventually(answers, START_TIMEOUT, 0.05)
             except AssertionError as error:
                 raise AssertionError(f"waiting for readiness {status}: {error}\n{self.tail()}") from None
 

@@ -320,9 +320,9 @@ def secret_file(tmp_path: Path, text: str) -> Path:
     return file
 
 
-def load_from_file(file: Path, name: str = "OPERATOR_KEY"):
-    environ = {key: value for key, value in NEEDED.items() if key != f"WEBHOOKD_{name}"}
-    return load_configuration({**environ, f"WEBHOOKD_{name}_FILE": str(file)})
+def load_from_file(file: Path):
+    environ = {key: value for key, value in NEEDED.items() if key != "WEBHOOKD_OPERATOR_KEY"}
+    return load_configuration({**environ, "WEBHOOKD_OPERATOR_KEY_FILE": str(file)})
 
 
 def test_a_secret_from_a_file_follows_it(tmp_path):

@@ -35,8 +35,8 @@ def job_body(job, batch=None, link=None):
     return orjson.loads(build_job_body(job, batch, message_type="receipt.processed", link=link, encode=encode_json))
 
 
-def batch_bytes(batch, jobs, *, cap=256_000, link=None, encode=encode_json):
-    return build_batch_body(batch, jobs, message_type="extraction.completed", link=link, cap=cap, encode=encode)
+def batch_bytes(batch, jobs, *, cap=256_000, link=None):
+    return build_batch_body(batch, jobs, message_type="extraction.completed", link=link, cap=cap, encode=encode_json)
 
 
 FULL = make_job(

@@ -79,17 +79,17 @@ def read(value, headers=()):
     return event
 
 
-def refuse(value, headers=()):
-    letter = parse(value, headers)
+def refuse(value):
+    letter = parse(value)
     assert isinstance(letter, DeadLetter), letter
     assert letter.detail.isprintable()
     assert len(letter.detail) < 300
     return letter.reason
 
 
-def with_raw(name, raw, base=LEAST):
+def with_raw(name, raw):
     """An event whose field `name` is the JSON text `raw`."""
-    return encode(build(base, **{name: GONE}))[:-1] + f', "{name}": '.encode() + raw + b"}"
+    return encode(build(LEAST, **{name: GONE}))[:-1] + f', "{name}": '.encode() + raw + b"}"
 
 
 # The ordinary event

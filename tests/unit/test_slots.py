@@ -12,13 +12,13 @@ from service.delivery.slots import SLOW_AFTER, Slots
 _ids = itertools.count(1)
 
 
-def make_row(lane=1, tenant="t", group=None, webhook=None) -> ReadyDelivery:
+def make_row(lane=1, tenant="t", group=None) -> ReadyDelivery:
     number = next(_ids)
     return ReadyDelivery(
         token=1,
         expires=1e9,
         delivery_id=number,
-        webhook_key=webhook or lane,
+        webhook_key=lane,
         lane=lane,
         tenant_id=tenant,
         message_id=f"msg_{number}",

@@ -22,8 +22,8 @@ def reason(text: str, policy: EgressPolicy = STRICT, tenant: str = "") -> str | 
     return parsed.reason if isinstance(parsed, Refusal) else None
 
 
-def target(text: str, policy: EgressPolicy = STRICT, tenant: str = "") -> Target:
-    parsed = parse_url(text, policy, tenant)
+def target(text: str, policy: EgressPolicy = STRICT) -> Target:
+    parsed = parse_url(text, policy)
     assert isinstance(parsed, Target), parsed
     return parsed
 

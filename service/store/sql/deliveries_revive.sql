@@ -18,7 +18,7 @@ gone AS (
 )
 INSERT INTO deliveries (
     delivery_id, tenant_id, webhook_key, lane, message_id, body_at, type, scope, group_key, batch_key, job_id,
-    generation, state, reason, attempts, attempts_before, held_at, created_at, due_at, extra
+    generation, state, reason, attempts, attempts_before, held_at, created_at, due_at
 )
 SELECT
     g.delivery_id, g.tenant_id, g.webhook_key, g.lane, g.message_id, g.body_now_at, g.type, g.scope, g.group_key,
@@ -28,7 +28,6 @@ SELECT
     g.attempts, g.attempts,
     CASE WHEN g.webhook_state <> 0 THEN now() END,
     g.created_at,
-    CASE WHEN g.webhook_state = 0 THEN now() END,
-    $2::smallint
+    CASE WHEN g.webhook_state = 0 THEN now() END
 FROM gone AS g
 RETURNING delivery_id

@@ -28,8 +28,8 @@ from service.domain.targets import Target
 from service.domain.webhooks import Standing, WebhookState, describe_standing
 from service.ports import NewDelivery
 from service.store import batches, queueing
-from service.store.codes import DoneState, LiveState, WebhookKind, WebhookStateCode
-from service.store.database import Session
+from service.store.codes import DoneState, Extra, LiveState, Scope, WebhookKind, WebhookStateCode
+from service.store.database import Row, Session
 from service.store.registry import Refused, Registry
 from service.store.signing_keys import SigningKeys
 from service.store.webhook_health import clear_health
@@ -222,11 +222,32 @@ async def _send_newest(session: Session, webhook: StoredWebhook, batch: Batch, p
     return await _enqueue_message(session, webhook, batch.finish_message_id)
 
 
-def group_of(tenant_id: str, scope: str, batch_key: int | None, job_id: str | None) -> int | None:
+def build_delivery(webhook: StoredWebhook, message: Row, extra: Extra = Extra.ORDINARY) -> NewDelivery:
+    """Return the delivery of a stored message to a webhook: held while that is stopped, else due now."""
+    state, scope = webhook.standing.state, Scope(message["scope"])
+    return NewDelivery(
+        tenant_id=webhook.tenant_id,
+        webhook_key=webhook.webhook_key,
+        lane=webhook.lane,
+        message_id=message["message_id"],
+        body_at=message["body_at"],
+        type=message["type"],
+        scope=scope.word,
+        group_key=_group_of(webhook.tenant_id, scope, message),
+        batch_key=message["batch_key"],
+        job_id=message["job_id"],
+        generation=message["generation"],
+        held=None if state is WebhookState.ENABLED else state.value,
+        extra=extra.word,
+    )
+
+
+def _group_of(tenant_id: str, scope: Scope, message: Row) -> int | None:
     """Return the key under which deliveries of one batch or job supersede each other; None for the rest."""
-    if scope == "job":
-        return job_group(tenant_id, job_id or "")
-    return batch_key if scope == "batch" else None
+    if scope is Scope.JOB:
+        return job_group(tenant_id, message["job_id"] or "")
+    key: int | None = message["batch_key"]
+    return key if scope is Scope.BATCH else None
 
 
 async def revive(session: Session, delivery_ids: list[int]) -> int:
@@ -242,28 +263,7 @@ async def _enqueue_message(session: Session, webhook: StoredWebhook, message_id:
     message = await session.find("message_find", message_id, webhook.tenant_id)
     if message is None or message["expunged_at"] is not None:
         return False
-    state = webhook.standing.state
-    scope = ("batch", "job", "none")[message["scope"]]
-    queued = await queueing.enqueue(
-        session,
-        [
-            NewDelivery(
-                tenant_id=webhook.tenant_id,
-                webhook_key=webhook.webhook_key,
-                lane=webhook.lane,
-                message_id=message_id,
-                body_at=message["body_at"],
-                type=message["type"],
-                scope=scope,
-                group_key=group_of(webhook.tenant_id, scope, message["batch_key"], message["job_id"]),
-                batch_key=message["batch_key"],
-                job_id=message["job_id"],
-                generation=message["generation"],
-                held=None if state is WebhookState.ENABLED else state.value,
-            )
-        ],
-    )
-    return bool(queued)
+    return bool(await queueing.enqueue(session, [build_delivery(webhook, message)]))
 
 
 async def delete_batch_webhook(session: Session, registry: Registry, tenant_id: str, name: str) -> StoredWebhook | None:

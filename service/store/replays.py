@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from service.domain.profiles import ProfileSet
-from service.domain.webhooks import Filters, Scope, WebhookState, matches
-from service.ports import NewDelivery, NewMessage
+from service.domain.webhooks import Filters, Scope, matches
+from service.ports import NewMessage
 from service.store import queueing
 from service.store.codes import DoneState, Extra, WebhookKind
 from service.store.database import Database, Row, Session
-from service.store.registrations import group_of
+from service.store.registrations import build_delivery
 from service.store.registry import Refused, Registry
 from service.store.untold_runs import tell_of_runs, wants_jobs
 from service.store.webhooks import StoredWebhook, read_webhook
@@ -207,7 +207,7 @@ async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, p
         PAGE,
     )
     wanted = await _hold(session, [row for row in rows if row["missing"] and _wants(webhook, row, profiles)])
-    queued = await _enqueue(session, replay, [_delivery(webhook, row) for row in wanted])
+    queued = await _enqueue(session, replay, webhook, wanted)
     last = f"{rows[-1]['created_at'].isoformat()} {rows[-1]['message_id']}" if len(rows) == PAGE else ""
     return _Taken(len(rows), queued, last)
 
@@ -225,13 +225,13 @@ async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, pr
         return _Taken(0, 0, "")
     span = (replay["since"], replay["until"])
     found = await tell_of_runs(session, profiles, webhook, span, replay["position"], PAGE)
-    queued = await _enqueue(session, replay, [_delivery(webhook, row) for row in found.messages])
+    queued = await _enqueue(session, replay, webhook, found.messages)
     return _Taken(found.ended, queued, found.last_job_id, found.made)
 
 
-async def _enqueue(session: Session, replay: Row, deliveries: Sequence[NewDelivery]) -> int:
+async def _enqueue(session: Session, replay: Row, webhook: StoredWebhook, messages: Sequence[Row]) -> int:
     """Queue deliveries, due one after the other at the replay's rate; return how many there are."""
-    queued = await queueing.enqueue(session, deliveries)
+    queued = await queueing.enqueue(session, [build_delivery(webhook, each, Extra.REPLAY) for each in messages])
     await session.execute("replay_space_out", [one.delivery_id for one in queued if one.due], replay["rate"])
     return len(queued)
 
@@ -244,27 +244,7 @@ def _wants(webhook: StoredWebhook, row: Row, profiles: ProfileSet) -> bool:
     if webhook.kind is WebhookKind.BATCH:
         return bool(row["batch_key"] == webhook.batch_key and row["scope"] == 0)
     scope = _SCOPES.get(row["scope"])
-    if webhook.kind is not WebhookKind.ACCOUNT or scope is None or scope not in profiles.choose(row["source"]).scopes:
+    if webhook.kind is not WebhookKind.ACCOUNT or scope is None or not profiles.choose(row["source"]).emits(scope):
         return False
     filters: Filters = webhook.settings.filters
     return matches(filters, row["type"], scope, row["batch_name"])
-
-
-def _delivery(webhook: StoredWebhook, row: Row) -> NewDelivery:
-    scope = _SCOPES[row["scope"]].value
-    state = webhook.standing.state
-    return NewDelivery(
-        tenant_id=webhook.tenant_id,
-        webhook_key=webhook.webhook_key,
-        lane=webhook.lane,
-        message_id=row["message_id"],
-        body_at=row["body_at"],
-        type=row["type"],
-        scope=scope,
-        group_key=group_of(webhook.tenant_id, scope, row["batch_key"], row["job_id"]),
-        batch_key=row["batch_key"],
-        job_id=row["job_id"],
-        generation=row["generation"],
-        held=None if state is WebhookState.ENABLED else state.value,
-        extra=Extra.REPLAY.word,
-    )

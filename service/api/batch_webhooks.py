@@ -6,13 +6,19 @@ from dataclasses import replace
 
 from service.api import answers
 from service.api.calls import Answer, Call, Change
-from service.api.models import BatchWebhookPut, Renotify, Reveal, RotateSecret
-from service.api.news import compare_webhooks
+from service.api.models import BatchWebhookPut, Renotify, Reveal
 from service.api.problems import not_found, rule_broken
 from service.api.settings_of import put_request
 from service.api.test_sends import send_test
-from service.api.views import audit_webhook, describe_batch_webhook
-from service.api.webhook_calls import enable_webhook, etag, pause_webhook, revoke_previous, rotate_webhook_secret
+from service.api.views import describe_batch_webhook
+from service.api.webhook_calls import (
+    describe_change,
+    enable_webhook,
+    etag,
+    pause_webhook,
+    revoke_previous,
+    rotate_webhook_secret,
+)
 from service.domain.events import BatchRef
 from service.domain.ids import is_name
 from service.store import batches, registrations, renotifying, webhooks
@@ -68,8 +74,7 @@ async def put(call: Call) -> Answer:
         delivery_reason=done.plan.why.value,
         secret=done.secret,
     )
-    news = compare_webhooks(call, done.before, done.webhook)
-    change = Change(_target(name), audit_webhook(done.before), audit_webhook(done.webhook), news=news)
+    change = describe_change(call, _target(name), done.before, done.webhook)
     return Answer(201 if done.before is None else 200, answer, {"ETag": etag(done.webhook)}, change)
 
 
@@ -88,8 +93,7 @@ async def delete(call: Call) -> Answer:
     webhook = await registrations.delete_batch_webhook(call.session, call.parts.registry, call.tenant_id, name)
     if webhook is None:
         raise not_found("webhook")
-    news = compare_webhooks(call, webhook, None)
-    return Answer(204, change=Change(_target(name), audit_webhook(webhook), None, news=news))
+    return Answer(204, change=describe_change(call, _target(name), webhook, None))
 
 
 async def pause(call: Call) -> Answer:
@@ -104,7 +108,7 @@ async def enable(call: Call) -> Answer:
 
 async def rotate(call: Call) -> Answer:
     """Make a new secret."""
-    return await rotate_webhook_secret(call, await _lock(call), _target(batch_name(call)), call.body(RotateSecret))
+    return await rotate_webhook_secret(call, await _lock(call), _target(batch_name(call)))
 
 
 async def revoke(call: Call) -> Answer:

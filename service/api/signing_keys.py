@@ -7,7 +7,7 @@ from service.api.calls import Answer, Call, Change, News
 from service.api.cursors import cut, read_number, write_number
 from service.api.models import Page, RotateSecret
 from service.api.problems import Problem
-from service.api.webhook_calls import read_rotation
+from service.api.webhook_calls import describe_rotation, read_rotation
 from service.domain.signing import list_live
 from service.sealing import Undecryptable
 from service.store import operating
@@ -57,7 +57,6 @@ async def rotate(call: Call) -> Answer:
     except Undecryptable:
         raise _broken() from None
     answer = answers.SecretAnswer(secret=rotated.secret, previous_valid_until=rotated.previous_until)
-    after = {"overlap_seconds": body.overlap_seconds, "forced": body.force, "imported": body.secret is not None}
-    return Answer(
-        200, answer, change=Change("signing-keys", None, after, news=(News("default_secret_rotated", after),))
-    )
+    after = describe_rotation(body)
+    change = Change("signing-keys", None, after, news=(News("default_secret_rotated", after),))
+    return Answer(200, answer, change=change)

@@ -1,4 +1,4 @@
-"""What calls about webhooks have in common: the id in the path, the entity tag, pause, enable and secrets."""
+"""What calls about webhooks have in common: the id in the path, the entity tag, the audit entry, pause, enable and secrets."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ def etag(webhook: StoredWebhook) -> str:
     return f'"{webhook.revision}"'
 
 
+def describe_change(call: Call, target: str, before: StoredWebhook | None, after: StoredWebhook | None) -> Change:
+    """Return the audit entry and the log lines of a webhook that was made, changed or retired."""
+    return Change(target, audit_webhook(before), audit_webhook(after), news=compare_webhooks(call, before, after))
+
+
 async def _show(call: Call, before: StoredWebhook, target: str) -> Answer:
     after = await webhooks.find_webhook(call.session, call.parts.registry, call.tenant_id, before.webhook_id)
     assert after is not None
     pending = await webhooks.count_pending(call.session, after.webhook_key)
-    news = compare_webhooks(call, before, after)
-    change = Change(target, audit_webhook(before), audit_webhook(after), news=news)
+    change = describe_change(call, target, before, after)
     return Answer(200, show_webhook_detail(after, pending, reveal=False), {"ETag": etag(after)}, change)
 
 
@@ -57,8 +61,14 @@ def read_rotation(body: RotateSecret) -> Rotation:
     return Rotation(key, timedelta(seconds=body.overlap_seconds), body.force)
 
 
-async def rotate_webhook_secret(call: Call, webhook: StoredWebhook, target: str, body: RotateSecret) -> Answer:
+def describe_rotation(body: RotateSecret) -> dict[str, object]:
+    """Return what the audit log and the log line say of a rotation."""
+    return {"overlap_seconds": body.overlap_seconds, "forced": body.force, "imported": body.secret is not None}
+
+
+async def rotate_webhook_secret(call: Call, webhook: StoredWebhook, target: str) -> Answer:
     """Make a new secret the newest one, and show it."""
+    body = call.body(RotateSecret)
     rotated = await operating.rotate_secret(call.session, call.parts.registry, webhook, read_rotation(body))
     pairs = rotated.keys.ed25519
     answer = answers.SecretAnswer(
@@ -66,7 +76,7 @@ async def rotate_webhook_secret(call: Call, webhook: StoredWebhook, target: str,
         previous_valid_until=rotated.previous_until,
         public_key=public_key(pairs[0].key) if pairs else None,
     )
-    after = {"overlap_seconds": body.overlap_seconds, "forced": body.force, "imported": body.secret is not None}
+    after = describe_rotation(body)
     news = (tell_webhook(call, "webhook_secret_rotated", webhook, **after),)
     return Answer(200, answer, change=Change(target, None, after, news=news))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from service.api import answers
-from service.api.calls import Answer, Call, Change
+from service.api.calls import Answer, Call
 from service.api.cursors import cut, read_number, write_number
-from service.api.models import Reveal, RotateSecret, WebhookPage, WebhookPatch, WebhookPost
-from service.api.news import compare_webhooks
+from service.api.models import Reveal, WebhookPage, WebhookPatch, WebhookPost
 from service.api.problems import Problem, not_found
 from service.api.settings_of import patch_request, post_request
 from service.api.test_sends import send_test
-from service.api.views import audit_webhook, show_account_webhook, show_webhook_detail
+from service.api.views import show_account_webhook, show_webhook_detail
 from service.api.webhook_calls import (
+    describe_change,
     enable_webhook,
     etag,
     pause_webhook,
@@ -39,8 +39,7 @@ async def create(call: Call) -> Answer:
     )
     webhook = made.webhook
     answer = show_webhook_detail(webhook, 0, reveal=True, secret=made.secret)
-    news = compare_webhooks(call, None, webhook)
-    change = Change(_target(webhook.webhook_id), None, audit_webhook(webhook), news=news)
+    change = describe_change(call, _target(webhook.webhook_id), None, webhook)
     return Answer(201, answer, {"ETag": etag(webhook)}, change)
 
 
@@ -95,10 +94,7 @@ async def patch(call: Call) -> Answer:
     done = await registrations.patch_webhook(call.session, call.parts.registry, existing, request)
     pending = await webhooks.count_pending(call.session, done.webhook.webhook_key)
     answer = show_webhook_detail(done.webhook, pending, reveal=True, secret=done.secret)
-    news = compare_webhooks(call, done.before, done.webhook)
-    change = Change(
-        _target(done.webhook.webhook_id), audit_webhook(done.before), audit_webhook(done.webhook), news=news
-    )
+    change = describe_change(call, _target(done.webhook.webhook_id), done.before, done.webhook)
     return Answer(200, answer, {"ETag": etag(done.webhook)}, change)
 
 
@@ -106,8 +102,7 @@ async def delete(call: Call) -> Answer:
     """Retire an account webhook; what waits is canceled."""
     webhook = await _lock_account(call)
     await registrations.delete_webhook(call.session, call.parts.registry, webhook)
-    news = compare_webhooks(call, webhook, None)
-    return Answer(204, change=Change(_target(webhook.webhook_id), audit_webhook(webhook), None, news=news))
+    return Answer(204, change=describe_change(call, _target(webhook.webhook_id), webhook, None))
 
 
 async def _lock_any(call: Call) -> StoredWebhook:
@@ -134,7 +129,7 @@ async def enable(call: Call) -> Answer:
 
 async def rotate(call: Call) -> Answer:
     """Make a new secret."""
-    return await rotate_webhook_secret(call, await _lock_any(call), _target(webhook_id(call)), call.body(RotateSecret))
+    return await rotate_webhook_secret(call, await _lock_any(call), _target(webhook_id(call)))
 
 
 async def revoke(call: Call) -> Answer:

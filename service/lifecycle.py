@@ -107,8 +107,7 @@ class Stop(asyncio.Event):
 
     async def pause(self, seconds: float) -> bool:
         """Wait so long, or until asked to stop. True when asked."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.wait(), seconds)
+        await wait_at_most(self, seconds)
         return self.is_set()
 
 
@@ -269,13 +268,18 @@ async def rest(seconds: float) -> None:
     beat()
 
 
+async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, or so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 async def heed(event: asyncio.Event) -> None:
     """Wait for an event, however long; a loop that waits for work still beats."""
     while not event.is_set():
         beat()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(BEAT_EVERY):
-                await event.wait()
+        await wait_at_most(event, BEAT_EVERY)
     beat()
 
 

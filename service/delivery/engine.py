@@ -24,7 +24,7 @@ from service.delivery.rates import Rates
 from service.delivery.recording import Recorder
 from service.delivery.sending import Crew
 from service.delivery.slots import Slots
-from service.lifecycle import Heartbeats, Stop, beat, heed, rest
+from service.lifecycle import Heartbeats, Stop, beat, heed, rest, wait_at_most
 from service.ports import Conflict, StoreUnavailable, Tell
 
 DUE_CHANNEL: Final = "webhookd_due"
@@ -157,10 +157,10 @@ class Engine:
         spent = 0.0
         while True:
             beat()
-            await self._wait(self._due, POLL)
+            await wait_at_most(self._due, POLL)
             self._due.clear()
             if not self.may_send():
-                await self._wait(self._changed, BACK_OFF)
+                await wait_at_most(self._changed, BACK_OFF)
                 continue
             began = self._parts.clock.monotonic()
             try:
@@ -256,7 +256,7 @@ class Engine:
             for entry in entries:
                 self._apply_health(entry)
             self._crew.wake()
-            await self._wait(self._changed, REFRESH)
+            await wait_at_most(self._changed, REFRESH)
             await asyncio.sleep(SOON)
 
     def _apply_health(self, entry: Entry) -> None:
@@ -299,13 +299,4 @@ class Engine:
         try:
             await self._parts.observations.flush()
         except (StoreUnavailable, Conflict):
-            return
-
-    @staticmethod
-    async def _wait(event: asyncio.Event, seconds: float) -> None:
-        """Until the event, at most so long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
             return

@@ -18,7 +18,7 @@ from service.delivery.instants import DatabaseClock, instant
 from service.delivery.observer import Observer
 from service.domain.health import Health, HealthEvent, HealthRules, build_health, observe
 from service.domain.webhooks import DisableReason
-from service.lifecycle import heed
+from service.lifecycle import heed, wait_at_most
 from service.ports import Conflict, StoreUnavailable, Tell
 
 GATHER: Final = 0.1
@@ -130,7 +130,7 @@ class Observations:
         """Write what comes, until cancelled."""
         while True:
             await heed(self._wanted)
-            await self._gather()
+            await wait_at_most(self._urgent, GATHER)
             try:
                 await self.flush()
             except (StoreUnavailable, Conflict):
@@ -154,13 +154,6 @@ class Observations:
         for key, change in changed.items():
             self._tell_breaker(shown[key].entry, change)
         await self._tell_disabled(disabled)
-
-    async def _gather(self) -> None:
-        try:
-            async with asyncio.timeout(GATHER):
-                await self._urgent.wait()
-        except TimeoutError:
-            return
 
     def _note(self, entry: Entry, *, delivered: bool, epoch: float) -> Shown:
         """Remember the result, and believe it here before it is written."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from service.lifecycle import beat
+from service.lifecycle import beat, wait_at_most
 from service.ports import StoreUnavailable
 from service.store.database import Address, current, translated
 from service.store.statements import statement
@@ -58,7 +58,7 @@ class NotificationListener:
             handler()
         while not ended.is_set():
             beat()
-            await _wait(ended, PROBE_EVERY)
+            await wait_at_most(ended, PROBE_EVERY)
             await connection.execute(
                 statement("connection_prove")
             )  # a connection that died silently is found out by asking
@@ -95,11 +95,3 @@ def _calling(handler: Callable[[], object]) -> Callable[..., None]:
         handler()
 
     return heard
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return

@@ -31,7 +31,7 @@ async def save_work(
         (known if job.stored else new).append(job_row(job))
     if not (new or known or messages):
         return set()
-    stored = await session.find("work_insert", new, known, list(map(_message_row, messages)), body_at)
+    stored = await session.find("work_save", new, known, list(map(_message_row, messages)), body_at)
     assert stored is not None
     if stored["jobs"] < len(new):
         msg = "another transaction stored the same job"

@@ -5,8 +5,7 @@ and which rows may go, which the statements say (``sql/prune_*``).
 
 A page is a transaction. It locks what it may forget and skips what somebody holds, then looks whether that is in use: so
 it waits for nobody, and what waits for it finds no row, as if it had come later. The order is that of ingest, batches
-before jobs. Positions are by age where a key grows with age, so
-that a pass ends at the first young row.
+before jobs. Positions are by age where a key grows with age, so that a pass ends at the first young row.
 """
 
 from __future__ import annotations

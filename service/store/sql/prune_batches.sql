@@ -1,4 +1,5 @@
--- Forget locked batches ($1) with their finishes, leavers and own webhook. $2: webhooks, $3: messages that are locked too.
+-- Forget locked batches ($1) with their finishes, leavers and own webhook, whose health goes by its foreign key.
+-- $2: webhooks, $3: messages that are locked too.
 -- A batch stays while, since $4, its registration was written or used, or a member had an event; while a message of it, or
 -- of a job that is or was in it, came since $5 or is queued; while one of its finishes is in history; and the newest
 -- incarnation of a name as long as another one is known, so that the name goes on meaning what it means. Conditions are
@@ -70,9 +71,6 @@ retired AS (
     SELECT w.webhook_key
     FROM webhooks AS w
     WHERE w.batch_key = ANY (ARRAY(SELECT batch_key FROM going)) AND w.kind = 0 AND w.deleted_at IS NULL
-),
-health AS (
-    DELETE FROM webhook_health AS h WHERE h.webhook_key = ANY (ARRAY(SELECT webhook_key FROM retired))
 ),
 trials AS (
     DELETE FROM replay_trials AS t WHERE t.webhook_key = ANY (ARRAY(SELECT webhook_key FROM retired))

@@ -1,5 +1,5 @@
--- Forget locked webhooks ($1) that are retired, or hidden with a mark from before $3, with what hangs on them. One that
--- something is queued for, that is in history, or that has sent anything since $2 stays.
+-- Forget locked webhooks ($1) that are retired, or hidden with a mark from before $3, with what hangs on them (health
+-- goes by its foreign key). One that something is queued for, that is in history, or that has sent anything since $2 stays.
 WITH going AS (
     SELECT w.webhook_key
     FROM webhooks AS w
@@ -11,9 +11,6 @@ WITH going AS (
         AND (
             SELECT true FROM webhook_health AS h WHERE h.webhook_key = w.webhook_key AND h.updated_at >= $2::timestamptz
         ) IS NULL
-),
-health AS (
-    DELETE FROM webhook_health AS h WHERE h.webhook_key = ANY (ARRAY(SELECT webhook_key FROM going))
 ),
 trials AS (
     DELETE FROM replay_trials AS t WHERE t.webhook_key = ANY (ARRAY(SELECT webhook_key FROM going))

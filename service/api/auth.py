@@ -17,7 +17,7 @@ from aiohttp import web
 from service.api.calls import Caller, Role
 from service.api.parts import Parts
 from service.api.problems import Problem
-from service.domain.ids import is_name
+from service.domain.names import is_name
 from service.store import keys
 
 SETTINGS_KEY_ID = "operator"

@@ -20,7 +20,7 @@ from service.api.webhook_calls import (
     rotate_webhook_secret,
 )
 from service.domain.events import BatchRef
-from service.domain.ids import is_name
+from service.domain.names import is_name
 from service.store import batches, registrations, renotifying, webhooks
 from service.store.batches import SeenBatch
 from service.store.webhooks import StoredWebhook

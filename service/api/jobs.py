@@ -9,7 +9,7 @@ from service.api.cursors import cut, read_number, read_text, write_number, write
 from service.api.models import Page
 from service.api.problems import not_found, rule_broken
 from service.api.views import describe_job, show_batch, show_batch_detail, show_delivery
-from service.domain.ids import is_name
+from service.domain.names import is_name
 from service.store import batches, delivery_views
 from service.store.batches import SeenBatch
 from service.store.delivery_views import DeliveryFilter

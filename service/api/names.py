@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import unquote_to_bytes
 
 from service.api.problems import Problem
-from service.domain.ids import is_name
+from service.domain.names import is_name
 
 
 def check_name(text: str) -> str:

@@ -9,7 +9,6 @@ functions below, which judge it and say why.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from msgspec import UNSET, Raw
 
 from service.domain.events import BatchRef, EventType, JobEvent
+from service.domain.names import DOTS, is_name
 from service.domain.profiles import TERMINAL_WORDS, Profile, ProfileSet
 from service.ingest import cloudevents, wire
 from service.ingest.poison import DeadLetter, Reason, Refused, Skipped, quoted
@@ -27,8 +27,6 @@ DEFAULT_SOURCE = "native"
 
 Parsed = JobEvent | DeadLetter | Skipped
 Time = datetime | None
-
-_DOTS = frozenset({".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,9 @@ def _vocabulary(profile: Profile) -> Vocabulary:
 
 def _build_event(event: WireEvent, vocabulary: Vocabulary, kind: Kind, dropped: int, trace: str | None) -> JobEvent:
     tenant_id, job_id, occurred_at = event.tenant_id, "" if kind.of_batch else event.job_id, event.occurred_at
-    if tenant_id is None or not tenant_id.isprintable() or tenant_id in _DOTS:
+    if tenant_id is None or not tenant_id.isprintable() or tenant_id in DOTS:
         tenant_id = _name("tenant_id", tenant_id)
-    if job_id is None or not job_id.isprintable() or job_id in _DOTS:
+    if job_id is None or not job_id.isprintable() or job_id in DOTS:
         job_id = _name("job_id", job_id)
     if occurred_at is None or occurred_at.tzinfo is not UTC:
         occurred_at = _occurred_at(occurred_at)
@@ -152,9 +150,9 @@ def _missing(field: str) -> str:
 def _name(field: str, text: str | None) -> str:
     if text is None:
         return _missing(field)
-    if text in _DOTS:
+    if text in DOTS:
         raise Refused(Reason.SCHEMA, f"{field} may not be . or ..")
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+    if not is_name(text):
         raise Refused(Reason.SCHEMA, f"{field} holds a control character")
     return text
 
@@ -165,7 +163,7 @@ def _batch(batch: WireBatch | None, kind: Kind) -> BatchRef | None:
             raise Refused(Reason.SCHEMA, f"{kind.type} needs a batch")
         return None
     name, producer_id = batch.name, batch.id
-    if not name.isprintable() or name in _DOTS:
+    if not name.isprintable() or name in DOTS:
         name = _name("batch.name", name)
     if producer_id is not None:
         producer_id = _name("batch.id", producer_id)

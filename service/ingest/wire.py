@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from service.domain.names import MAX_NAME
 from service.ingest.poison import Reason, Refused
 
 MAX_RECORD_BYTES = 1 << 20
@@ -25,7 +26,7 @@ MAX_URL_BYTES = 2048
 WORD_LENGTH = 255
 INT32, INT63 = 2**31 - 1, 2**63 - 1
 
-Name = Annotated[str, Meta(min_length=1, max_length=WORD_LENGTH)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 Word = Annotated[str, Meta(max_length=WORD_LENGTH)]
 Url = Annotated[str, Meta(max_length=MAX_URL_BYTES)]
 Time = Annotated[datetime, Meta(tz=True)]

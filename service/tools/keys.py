@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from service.config import MIGRATE, load_configuration, parse_duration
-from service.domain.ids import is_name
+from service.domain.names import is_name
 from service.lifecycle import Rng, SystemRng
 from service.store import keys
 from service.store.audit import Entry, write_entry

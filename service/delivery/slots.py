@@ -40,7 +40,7 @@ class Slots:
         self._addresses: dict[str, Gate] = {}
         self._rings: tuple[deque[Tenant], deque[Tenant], deque[Tenant]] = (deque(), deque(), deque())
         self._turn = 0
-        self._young: deque[ReadyDelivery] = deque()
+        self._young: deque[tuple[float, ReadyDelivery]] = deque()
         self._slow_limits = (limit, max(1, limit // 2), max(1, limit // 4))
         self._on_wire: set[tuple[int, int]] = set()
         self._behind_wire: dict[tuple[int, int], list[ReadyDelivery]] = {}
@@ -77,6 +77,7 @@ class Slots:
             if row is not None:
                 row.started = now
                 if not row.proven:
+                    self._young.append((now, row))
                     self._unproven_from = now + UNPROVEN_APART
                 return row
         return None
@@ -204,11 +205,11 @@ class Slots:
     # --- turns ----------------------------------------------------------------------------------------------------
 
     def _age(self, before: float) -> None:
-        """Count the attempts of unproven lanes that started before and still run."""
+        """Count the attempts of unproven lanes that started before and still run; one that started again since is another."""
         young = self._young
-        while young and (not young[0].running or young[0].started <= before):
-            row = young.popleft()
-            if row.running:
+        while young and young[0][0] <= before:
+            started, row = young.popleft()
+            if row.running and row.started == started:
                 row.slow = True
                 self.slow += 1
 
@@ -277,7 +278,6 @@ class Slots:
             lane.tokens -= 1
         if not row.proven:
             self._unproven += 1
-            self._young.append(row)
 
     def _list(self, lane: Lane) -> None:
         """Put a lane into the ready queue, once, if it may start something."""

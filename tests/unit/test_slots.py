@@ -91,6 +91,25 @@ def test_a_timeout_makes_a_proven_lane_run_one_at_a_time():
     assert take_all(slots) == []
 
 
+def test_an_attempt_that_starts_again_is_slow_once():
+    slots = Slots(8)
+    for lane in range(3):
+        fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
+    before, again = slots.take(0.0), slots.take(0.1)
+    slots.step_aside(again)
+    slots.step_back(again, again=True)
+    assert [slots.take(0.5), slots.take(0.5)].count(again) == 1
+    fill(slots, 9, 1, new(host="h9"), "t9")
+    slots.take(SLOW_AFTER + 0.3)
+    assert slots.slow == 1, "of the others none runs for so long"
+    fill(slots, 10, 1, new(host="h10"), "t10")
+    slots.take(SLOW_AFTER + 0.6)
+    assert slots.slow == 3
+    for row in (before, again):
+        slots.done(row)
+    assert slots.slow == 1
+
+
 def test_slow_suspects_hold_a_quarter_of_the_slots_and_slow_new_lanes_half():
     slots = Slots(8)
     for lane in range(8):

@@ -1,7 +1,7 @@
 """Slots and fairness: who sends next, in constant time (chapter 5, Fairness).
 
 Belongs here: the ready queue, round robin by tenant and then by lane, and the caps that keep one bad receiver from
-hurting others. Does not belong here: waiting (``engine``), claiming, and what an attempt does.
+hurting others. Does not belong here: waiting (``sending``), claiming, and what an attempt does.
 """
 
 from __future__ import annotations
@@ -14,22 +14,18 @@ from service.delivery.crowding import Buffer, Crowd
 from service.delivery.lanes import Gate, Lane, Standing, Tenant
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import LaneTerms, Roster
+from service.delivery.unproven import Unproven
 
-SLOW_AFTER: Final = 1.0
 SMALLEST_BUFFER: Final = 64
-UNPROVEN_AT_ONCE: Final = 100
-UNPROVEN_APART: Final = 0.02
 _ORDERS: Final = tuple(tuple(Standing((first + turn) % 3) for turn in range(3)) for first in range(3))
 
 
 class Slots:
     """Deliveries that wait for a slot, and the attempts that have one.
 
-    Lanes that have not proven themselves run one attempt at a time. Those of their attempts that last longer than a
-    second hold at most a quarter of the slots as far as suspects go, and half with new lanes. Once a hundred of their
-    attempts are in flight, no more than 50 a second start, so that those which hang neither start nor time out in step.
-    One tenant has at most half of the slots while another waits; one tenant and host at most 50. ``listed`` counts lanes
-    that may start something.
+    Lanes that have not proven themselves run one attempt at a time, and all of them together as ``unproven`` says. One
+    tenant has at most half of the slots while another waits; one tenant and host at most 50. ``listed`` counts lanes that
+    may start something.
     """
 
     def __init__(self, limit: int, buffer: int | None = None) -> None:
@@ -40,14 +36,10 @@ class Slots:
         self._addresses: dict[str, Gate] = {}
         self._rings: tuple[deque[Tenant], deque[Tenant], deque[Tenant]] = (deque(), deque(), deque())
         self._turn = 0
-        self._young: deque[tuple[float, ReadyDelivery]] = deque()
-        self._slow_limits = (limit, max(1, limit // 2), max(1, limit // 4))
         self._on_wire: set[tuple[int, int]] = set()
         self._behind_wire: dict[tuple[int, int], list[ReadyDelivery]] = {}
+        self.unproven = Unproven(limit)
         self.listed = 0
-        self._unproven = 0
-        self._unproven_from = float("-inf")
-        self.slow = 0
         self.in_flight = 0
 
     @property
@@ -70,22 +62,19 @@ class Slots:
         """The delivery whose turn it is at the monotonic instant ``now``, with a slot; None when nobody may start."""
         if self.in_flight >= self.limit or not self.waiting:
             return None
-        if self._young:
-            self._age(now - SLOW_AFTER)
+        self.unproven.age(now)
         while lane := self._next_lane(now):
             row = self._start(lane)
             if row is not None:
                 row.started = now
                 if not row.proven:
-                    self._young.append((now, row))
-                    self._unproven_from = now + UNPROVEN_APART
+                    self.unproven.start(row)
                 return row
         return None
 
     def find_pause(self, now: float) -> float:
         """Seconds until an attempt may start that waits only for not being in step with others; 0 if none does."""
-        waits = self.listed and self.in_flight < self.limit and self._is_crowded(now)
-        return self._unproven_from - now if waits else 0.0
+        return self.unproven.find_pause(now) if self.listed and self.in_flight < self.limit else 0.0
 
     def done(self, row: ReadyDelivery, standing: Standing | None = None) -> None:
         """Give the slot back; ``standing`` is what the attempt showed about the receiver, None for nothing."""
@@ -204,33 +193,19 @@ class Slots:
 
     # --- turns ----------------------------------------------------------------------------------------------------
 
-    def _age(self, before: float) -> None:
-        """Count the attempts of unproven lanes that started before and still run; one that started again since is another."""
-        young = self._young
-        while young and young[0][0] <= before:
-            started, row = young.popleft()
-            if row.running and row.started == started:
-                row.slow = True
-                self.slow += 1
-
     def _next_lane(self, now: float) -> Lane | None:
         """Take the lane whose turn it is out of the ready queue."""
         self._turn = (self._turn + 1) % 3
-        fair, crowded = max(1, self.limit // 2), self._is_crowded(now)
-        return self._find_lane(fair, crowded=crowded) or self._find_lane(self.limit, crowded=crowded)
+        return self._find_lane(now, max(1, self.limit // 2)) or self._find_lane(now, self.limit)
 
-    def _find_lane(self, per_tenant: int, *, crowded: bool) -> Lane | None:
+    def _find_lane(self, now: float, per_tenant: int) -> Lane | None:
         for standing in _ORDERS[self._turn]:
             ring = self._rings[standing]
-            if ring and (standing is Standing.PROVEN or (not crowded and self.slow < self._slow_limits[standing])):
+            if ring and (standing is Standing.PROVEN or self.unproven.admits(standing, now)):
                 lane = self._find_in_ring(ring, standing, per_tenant)
                 if lane is not None:
                     return lane
         return None
-
-    def _is_crowded(self, now: float) -> bool:
-        """Whether so many attempts of unproven lanes are in flight that the next one has to keep its distance."""
-        return self._unproven >= UNPROVEN_AT_ONCE and now < self._unproven_from
 
     def _find_in_ring(self, ring: deque[Tenant], standing: Standing, per_tenant: int) -> Lane | None:
         """The next tenant's next lane. At most two tenants can be over half, so at most two are passed over."""
@@ -276,8 +251,6 @@ class Slots:
         lane.host.enter(proven=row.proven)
         if lane.tokens is not None:
             lane.tokens -= 1
-        if not row.proven:
-            self._unproven += 1
 
     def _list(self, lane: Lane) -> None:
         """Put a lane into the ready queue, once, if it may start something."""
@@ -300,10 +273,9 @@ class Slots:
         """Undo what ``_count`` did, and let go on who waited for it."""
         lane = self._roster.get(row.lane)
         row.running = False
-        self._unproven -= not row.proven
+        if not row.proven:
+            self.unproven.end(row)
         self.in_flight -= 1
-        self.slow -= row.slow
-        row.slow = False
         lane.in_flight -= 1
         lane.tenant.in_flight -= 1
         self._leave_gate(lane.host, row)

@@ -7,7 +7,8 @@ import pytest
 from service.delivery.lanes import BUFFER_UNPROVEN, Standing
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import PER_HOST, LaneTerms
-from service.delivery.slots import SLOW_AFTER, Slots
+from service.delivery.slots import Slots
+from service.delivery.unproven import SLOW_AFTER
 
 _ids = itertools.count(1)
 
@@ -101,13 +102,13 @@ def test_an_attempt_that_starts_again_is_slow_once():
     assert [slots.take(0.5), slots.take(0.5)].count(again) == 1
     fill(slots, 9, 1, new(host="h9"), "t9")
     slots.take(SLOW_AFTER + 0.3)
-    assert slots.slow == 1, "of the others none runs for so long"
+    assert slots.unproven.slow == 1, "of the others none runs for so long"
     fill(slots, 10, 1, new(host="h10"), "t10")
     slots.take(SLOW_AFTER + 0.6)
-    assert slots.slow == 3
+    assert slots.unproven.slow == 3
     for row in (before, again):
         slots.done(row)
-    assert slots.slow == 1
+    assert slots.unproven.slow == 1
 
 
 def test_slow_suspects_hold_a_quarter_of_the_slots_and_slow_new_lanes_half():
@@ -122,12 +123,12 @@ def test_slow_suspects_hold_a_quarter_of_the_slots_and_slow_new_lanes_half():
         fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
     held = [slots.take(0.0) for _ in range(4)]
     assert slots.take(SLOW_AFTER + 0.1) is None
-    assert slots.slow == 4
+    assert slots.unproven.slow == 4
     fill(slots, 99, 1, proven(host="fast"), "fast")
     assert slots.take(SLOW_AFTER + 0.1).lane == 99
     for row in held:
         slots.done(row)
-    assert slots.slow == 0
+    assert slots.unproven.slow == 0
 
 
 def test_a_suspect_is_left_out_once_a_quarter_is_slow():

@@ -13,10 +13,10 @@ from service.domain.attempts import Outcome, OutcomeClass
 from service.domain.health import Breaker, HealthRules, build_health, observe
 from service.domain.schedule import Schedule
 from service.store.codes import WebhookKind
-from tests.integration.test_delivery_leases import Scripted
 from tests.support.delivering import SECRET, Queue, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, in_turn, receive, silent
 from tests.support.receiving import Answer, Receiver
+from tests.support.scripted import Scripted
 
 FAIL = b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"
 OK = Outcome(OutcomeClass.DELIVERED, 204)

@@ -7,25 +7,24 @@ from datetime import timedelta
 
 import pytest
 
-from service.delivery.arrivals import NoEngine
-from service.domain.batches import Settling
-from service.domain.egress import parse_policy
-from service.ingest.announcing import Announcer
-from service.ingest.applying import Ingestor
 from service.ingest.broker import KafkaOptions, Producer, TooBig
 from service.ingest.mirror import CUT, DeadLetterMirror
 from service.ingest.worker import Limits
 from service.lifecycle import Stop, SystemClock
-from service.profiles import load_profiles
-from service.sealing import Sealer
-from service.sender.names import ascii_host
 from service.store.database import Database
 from service.store.dead_letters import DeadLetters
-from service.store.ingesting import PostgresIngestStore
 from service.store.partitions import Partitions
-from service.store.routing import OneShots, RoutingCopy
-from service.telemetry import Telemetry
-from tests.support.ingest import QUICK, Recorder, build_event, eventually, produce, query, running_worker
+from tests.support.ingest import (
+    QUICK,
+    Recorder,
+    build_event,
+    build_ingestor,
+    eventually,
+    finish,
+    produce,
+    query,
+    running_worker,
+)
 
 
 @pytest.fixture
@@ -45,31 +44,10 @@ class Real(Recorder):
         return result
 
 
-def build_ingestor(database):
-    profiles = load_profiles()
-    policy = parse_policy(to_ascii=ascii_host)
-    numbers = iter(range(10_000))
-    return Ingestor(
-        PostgresIngestStore(
-            database, RoutingCopy(), OneShots(Sealer([("k", b"k" * 32)]), policy, lambda: f"whk_{next(numbers)}")
-        ),
-        profiles,
-        Announcer(profiles, 256_000, NoEngine(lambda: None)),
-        Settling(timedelta(seconds=2), timedelta(seconds=5)),
-        Telemetry(request_timeout=timedelta(seconds=15), retry_schedule=[timedelta(seconds=5)]),
-    )
-
-
 @asynccontextmanager
 async def consuming(dsn, options, **more):
     async with running_worker(dsn, options, recorder=Real(None), **more) as running:
         yield running
-
-
-def finish(job_id, **changes):
-    return build_event(
-        job_id, event_type="job.completed", status="succeeded", webhook_url="https://example.com/hook", **changes
-    )
 
 
 async def list_jobs(dsn):

@@ -13,21 +13,8 @@ LONG_AGO = "now() - interval '1 hour'"
 URL = "http://receiver.test/x"
 
 
-async def store(queue, hook, health, written="now()", held="NULL"):
-    breaker = {Breaker.CLOSED: 0, Breaker.OPEN: 1, Breaker.HALF_OPEN: 2}[health.breaker]
-    await queue.execute(
-        f"""INSERT INTO webhook_health (webhook_key, health, breaker, held_until, updated_at)
-        VALUES ($1, $2, $3, {held}, {written})
-        ON CONFLICT (webhook_key) DO UPDATE
-        SET health = excluded.health, breaker = excluded.breaker, held_until = {held}, updated_at = {written}""",
-        hook,
-        dump_health(health),
-        breaker,
-    )
-
-
 async def make_health(queue, probe_in=600):
-    now = await queue.connection.fetchval("SELECT now()")
+    now = await queue.now()
     return Health(
         now, failures=10, first_failure_at=now, breaker=Breaker.OPEN, probe_at=now + timedelta(seconds=probe_in)
     )
@@ -44,11 +31,11 @@ async def test_health_is_read_where_it_was_written_since_the_last_look(database)
         health = await make_health(queue)
         well = replace(health, breaker=Breaker.CLOSED)
         opened, resting, old, recovered, old_well = [await queue.webhook(URL) for _ in range(5)]
-        await store(queue, opened, health)
-        await store(queue, resting, well, held="now() + interval '1 minute'")
-        await store(queue, old, health, LONG_AGO)
-        await store(queue, recovered, well)
-        await store(queue, old_well, well, LONG_AGO)
+        await queue.store_health(opened, health)
+        await queue.store_health(resting, well, held_until="now() + interval '1 minute'")
+        await queue.store_health(old, health, LONG_AGO)
+        await queue.store_health(recovered, well)
+        await queue.store_health(old_well, well, LONG_AGO)
     assert await look(database) == {opened, resting}
     assert await look(database, [old, recovered, old_well]) == {opened, resting, recovered}
     assert await look(database, back=7_200.0) == {opened, resting, old}
@@ -66,7 +53,7 @@ async def test_every_writer_of_health_says_when(database):
             ("webhook_clear_health", (hook, dump_health(health), 2, False)),
             ("webhook_clear_hold", (hook,)),
         ):
-            await store(queue, hook, health, LONG_AGO)
+            await queue.store_health(hook, health, LONG_AGO)
             await session.execute(statement, *args)
             assert await queue.count("webhook_health", f"updated_at > {LONG_AGO} + interval '1 minute'") == 1, statement
 
@@ -77,10 +64,10 @@ async def test_a_change_by_another_process_arrives_both_ways(database):
         hook = await queue.webhook(URL)
         await catalog.reload([hook])
         health = await make_health(queue)
-        await store(queue, hook, health)
+        await queue.store_health(hook, health)
         await until(lambda: catalog.closed_lanes == {hook})
         assert catalog.find(hook).health == health
-        await store(queue, hook, replace(health, breaker=Breaker.CLOSED))
+        await queue.store_health(hook, replace(health, breaker=Breaker.CLOSED))
         await until(lambda: not catalog.closed_lanes)
         assert not catalog.find(hook).troubled
 
@@ -90,9 +77,9 @@ async def test_time_goes_on_for_a_webhook_of_which_nothing_was_written(database)
     async with Queue(database) as queue, deliver(database) as role:
         catalog = role.parts.catalog
         probed, rested = await queue.webhook(URL), await queue.webhook(URL)
-        await store(queue, probed, await make_health(queue, probe_in=1.5), LONG_AGO)
+        await queue.store_health(probed, await make_health(queue, probe_in=1.5), LONG_AGO)
         well = replace(await make_health(queue), breaker=Breaker.CLOSED)
-        await store(queue, rested, well, LONG_AGO, held="now() + interval '1.5 s'")
+        await queue.store_health(rested, well, LONG_AGO, held_until="now() + interval '1.5 s'")
         await catalog.reload([probed, rested])
         assert [catalog.find(hook).terms.allowance for hook in (probed, rested)] == [0, 0]
         await until(lambda: [catalog.find(hook).terms.allowance for hook in (probed, rested)] == [1, None])
@@ -106,6 +93,6 @@ async def test_a_step_of_the_databases_clock_hides_nothing(database):
         await until(role.parts.engine.may_send)
         hook = await queue.webhook(URL)
         await catalog.reload([hook])
-        await store(queue, hook, await make_health(queue), LONG_AGO)
+        await queue.store_health(hook, await make_health(queue), LONG_AGO)
         instants.measure(instants.epoch() - 3_600, role.clock.monotonic(), role.clock.monotonic())  # as it was before
         await until(lambda: catalog.find(hook).health.breaker is Breaker.OPEN)

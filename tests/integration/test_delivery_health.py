@@ -11,32 +11,18 @@ from service.store.database import Database
 from service.store.health import dump_health, read_health
 from service.store.holds import Holds
 from service.upkeep.release import Release
-from tests.integration.test_delivery_leases import Scripted
 from tests.support.delivering import SEALER, Queue, Watcher, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
+from tests.support.scripted import Scripted
 
 FAILED = Outcome(OutcomeClass.HTTP_ERROR, 500)
 OK = Outcome(OutcomeClass.DELIVERED, 204)
 RULES = HealthRules(open_failures=3, open_after=timedelta(0), probe_base=timedelta(seconds=600))
 
 
-async def now_of(queue):
-    return await queue.connection.fetchval("SELECT now()")
-
-
-async def store_health(queue, webhook_key, health, breaker=0):
-    await queue.execute(
-        """INSERT INTO webhook_health (webhook_key, health, breaker) VALUES ($1, $2, $3)
-        ON CONFLICT (webhook_key) DO UPDATE SET health = $2, breaker = $3, updated_at = now()""",
-        webhook_key,
-        dump_health(health),
-        breaker,
-    )
-
-
 async def test_health_survives_its_stored_form(database):
     async with Queue(database) as queue:
-        now = await now_of(queue)
+        now = await queue.now()
     health = Health(now, now, 3, now, 1, 5, Breaker.OPEN, 2, now, 4)
     assert read_health(dump_health(health)) == health
     assert read_health(None) is None
@@ -62,9 +48,9 @@ async def test_recovery_starts_with_a_probe_and_ramps_up(database):
     sender = Scripted()
     async with Queue(database) as queue:
         hook = await queue.webhook("http://receiver.test/x", max_in_flight=50)
-        now = await now_of(queue)
+        now = await queue.now()
         health = Health(now - timedelta(hours=1), failures=9, breaker=Breaker.OPEN, probes=1, probe_at=now)
-        await store_health(queue, hook, health, breaker=1)
+        await queue.store_health(hook, health)
         await queue.deliveries(hook, 60)
         async with deliver(database, sender=sender) as role:
             seen = []
@@ -86,8 +72,8 @@ async def test_a_webhook_that_fails_for_days_is_disabled_once(database):
     sender = Scripted()
     async with Queue(database) as queue:
         hook = await queue.webhook("http://receiver.test/x")
-        enabled_at = await now_of(queue) - timedelta(days=6)
-        await store_health(queue, hook, Health(enabled_at, failures=20, window=5, failed_windows=3, ramp=1))
+        enabled_at = await queue.now() - timedelta(days=6)
+        await queue.store_health(hook, Health(enabled_at, failures=20, window=5, failed_windows=3, ramp=1))
         await queue.deliveries(hook, 4)
         async with deliver(database, sender=sender) as role:
             await sender.wait()
@@ -123,11 +109,11 @@ async def test_what_another_process_learned_reaches_this_one(database):
         hook = await queue.webhook("http://receiver.test/x")
         await queue.deliveries(hook, 1)
         await sender.wait()
-        now = await now_of(queue)
+        now = await queue.now()
         health = Health(now, failures=9, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5))
-        await store_health(queue, hook, health, breaker=1)
+        await queue.store_health(hook, health)
         await until(lambda: role.parts.catalog.find(hook).health.breaker is Breaker.OPEN)
-        await store_health(queue, hook, Health(now), breaker=0)
+        await queue.store_health(hook, Health(now))
         await until(lambda: role.parts.catalog.find(hook).health.breaker is Breaker.CLOSED)
 
 
@@ -189,7 +175,7 @@ async def test_deliveries_behind_an_open_breaker_end_with_their_schedule(databas
     async with Queue(database) as queue:
         hook = await queue.webhook("http://receiver.test/x")
         old, young = await queue.deliveries(hook, 2)
-        await store_health(queue, hook, Health(await now_of(queue), breaker=Breaker.OPEN), breaker=1)
+        await queue.store_health(hook, Health(await queue.now(), breaker=Breaker.OPEN))
         await queue.shift(150, old)
         watcher, _ = await run_release(database)
         assert (await queue.done(old))["reason"] == "exhausted"

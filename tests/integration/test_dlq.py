@@ -13,8 +13,7 @@ from service.profiles import load_profiles
 from service.store.database import Database
 from service.store.dead_letters import DeadLetters, insert_dead_letters
 from service.tools import dlq
-from tests.field.test_ingest import build_ingestor, finish
-from tests.support.ingest import query
+from tests.support.ingest import build_ingestor, finish, query
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from service.domain.deliveries import LIFECYCLE, Event, Reason, Recall, State, c
 from service.domain.health import Breaker, Health
 from service.store.codes import LiveState, WireFlag
 from service.store.deliveries import STATES, read_recall
-from service.store.health import dump_health
 from service.store.statements import statement
 from tests.support.delivering import Queue
 
@@ -50,8 +49,7 @@ async def make(queue, state, recall=None):
     await queue.execute("UPDATE deliveries SET first_due_at = now() - $1::interval", LONG_AGO)
     if state is State.HELD:
         await queue.execute("UPDATE deliveries SET due_at = NULL, held_at = now() - $1::interval", LONG_AGO)
-    health = dump_health(Health(datetime.now(UTC), breaker=Breaker.OPEN))
-    await queue.execute("INSERT INTO webhook_health (webhook_key, health, breaker) VALUES ($1, $2, 1)", hook, health)
+    await queue.store_health(hook, Health(datetime.now(UTC), breaker=Breaker.OPEN))
     return hook, delivery_id
 
 

@@ -21,8 +21,8 @@ from service.store.routing import OneShots, RoutingCopy
 from service.telemetry import Telemetry
 from tests.support.api import SEALER, URL_1, build_announcer, running_api
 from tests.support.ingest import build_event
+from tests.support.metrics import value
 from tests.support.senders import loopback_policy
-from tests.unit.test_telemetry import value
 
 
 @pytest.fixture

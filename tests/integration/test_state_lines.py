@@ -12,10 +12,9 @@ from service.store.catalog import WebhookCatalog
 from service.store.database import Database
 from service.store.holds import Holds
 from service.upkeep.release import Release
-from tests.integration.test_delivery_health import now_of, store_health
-from tests.integration.test_delivery_leases import Scripted
 from tests.support.api import URL_1, URL_2, running_api
 from tests.support.delivering import SEALER, Queue, Watcher, build_defaults, deliver, until
+from tests.support.scripted import Scripted
 
 FAILED = Outcome(OutcomeClass.HTTP_ERROR, 500)
 OK = Outcome(OutcomeClass.DELIVERED, 204)
@@ -62,8 +61,8 @@ async def test_a_breaker_tells_each_of_its_moves_once(database):
         assert (fields["last_error"], "private" in str(fields)) == ("http_error 500", False)
         assert fields["webhook_id"]
         assert fields["probe_at"]
-        due = Health(await now_of(queue), failures=3, breaker=Breaker.OPEN, probes=1)
-        await store_health(queue, hook, due, breaker=1)
+        due = Health(await queue.now(), failures=3, breaker=Breaker.OPEN, probes=1)
+        await queue.store_health(hook, due)
         await queue.execute("UPDATE deliveries SET due_at = now()")
         while len(breaker_lines()) < 3:
             await queue.deliveries(hook, 1)
@@ -85,7 +84,7 @@ async def test_ends_by_upkeep_are_told_once_by_whoever_makes_them(database):
         await queue.execute("UPDATE deliveries SET due_at = NULL, held_at = now() - interval '150 s'")
         open_ = await queue.webhook("http://receiver.test/y")
         late = await queue.deliveries(open_, 5)
-        await store_health(queue, open_, Health(await now_of(queue), breaker=Breaker.OPEN), breaker=1)
+        await queue.store_health(open_, Health(await queue.now(), breaker=Breaker.OPEN))
         for delivery_id in late:
             await queue.shift(150, delivery_id)
         catalog = WebhookCatalog(db, SEALER)

@@ -19,7 +19,7 @@ import asyncpg
 from service.delivery.assembly import DeliverRole, EnginePorts, EngineSettings, build_deliver_role
 from service.delivery.attempting import AttemptRules, Sender
 from service.delivery.entries import SendingDefaults
-from service.domain.health import DEFAULT_RULES, HealthRules
+from service.domain.health import DEFAULT_RULES, Health, HealthRules
 from service.domain.schedule import DEFAULT_SPREAD, Schedule
 from service.domain.signing import Secret
 from service.domain.targets import parse_url
@@ -27,10 +27,10 @@ from service.lifecycle import Heartbeats, Stop, SystemClock, SystemRng
 from service.sealing import Sealer
 from service.sender import HttpSender, build_tls_context
 from service.store.catalog import WebhookCatalog
-from service.store.codes import WebhookKind
+from service.store.codes import BreakerCode, WebhookKind
 from service.store.database import Database
 from service.store.deliveries import DeliveryStore
-from service.store.health import HealthKeeping
+from service.store.health import HealthKeeping, dump_health
 from service.store.listening import NotificationListener
 from service.store.partitions import Partitions
 from service.store.signing_keys import SigningKeys, seal_keys
@@ -232,6 +232,25 @@ class Queue:
 
     async def execute(self, statement: str, *args: object) -> None:
         await self.connection.execute(statement, *args)
+
+    async def now(self) -> datetime:
+        """The instant that the database has."""
+        return await self.connection.fetchval("SELECT now()")
+
+    async def store_health(
+        self, webhook_key: int, health: Health, written: str = "now()", held_until: str = "NULL"
+    ) -> None:
+        """Say how a webhook fares, as another process does; instants are SQL."""
+        await self.connection.execute(
+            f"""INSERT INTO webhook_health (webhook_key, health, breaker, held_until, updated_at)
+            VALUES ($1, $2, $3, {held_until}, {written})
+            ON CONFLICT (webhook_key) DO UPDATE
+            SET health = excluded.health, breaker = excluded.breaker, held_until = excluded.held_until,
+                updated_at = excluded.updated_at""",
+            webhook_key,
+            dump_health(health),
+            int(BreakerCode[health.breaker.name]),
+        )
 
     async def shift(self, seconds: float, delivery_id: int | None = None) -> None:
         """Let time pass for what waits: every instant of the queue moves into the past."""

@@ -13,8 +13,13 @@ import asyncpg
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from service.delivery.arrivals import NoEngine
+from service.domain.batches import Settling
+from service.domain.egress import parse_policy
 from service.domain.events import JobEvent
 from service.domain.jobs import EventOutcome as Outcome
+from service.ingest.announcing import Announcer
+from service.ingest.applying import Ingestor
 from service.ingest.broker import Consumer, KafkaOptions
 from service.ingest.parsing import Parser
 from service.ingest.poison import DeadLetter
@@ -24,10 +29,15 @@ from service.ingest.worker import KafkaIngest, Limits
 from service.lifecycle import Heartbeats, Stop, SystemClock, SystemRng
 from service.ports import StoreUnavailable
 from service.profiles import load_profiles
+from service.sealing import Sealer
+from service.sender.names import ascii_host
 from service.store.database import Database
 from service.store.dead_letters import insert_dead_letters
+from service.store.ingesting import PostgresIngestStore
 from service.store.offsets import OffsetStore
 from service.store.opening import open_ingest
+from service.store.routing import OneShots, RoutingCopy
+from service.telemetry import Telemetry
 
 MIGRATIONS = Path(__file__).parents[2] / "service" / "store" / "migrations"
 SEEN = "CREATE TABLE seen (nr bigserial, topic text, partition int, kafka_offset bigint, job_id text, silent boolean)"
@@ -73,6 +83,12 @@ async def create_topic(bootstrap_servers: str, topic: str, partitions: int = 1) 
         await admin.create_topics([NewTopic(topic, partitions, 1)])
     finally:
         await admin.close()
+
+
+def finish(job_id, **changes):
+    return build_event(
+        job_id, event_type="job.completed", status="succeeded", webhook_url="https://example.com/hook", **changes
+    )
 
 
 async def produce(bootstrap_servers: str, topic: str, *values: bytes | None, **options) -> None:
@@ -224,3 +240,18 @@ async def query(dsn: str, sql: str, *args) -> list:
         return await connection.fetch(sql, *args)
     finally:
         await connection.close()
+
+
+def build_ingestor(database):
+    profiles = load_profiles()
+    policy = parse_policy(to_ascii=ascii_host)
+    numbers = iter(range(10_000))
+    return Ingestor(
+        PostgresIngestStore(
+            database, RoutingCopy(), OneShots(Sealer([("k", b"k" * 32)]), policy, lambda: f"whk_{next(numbers)}")
+        ),
+        profiles,
+        Announcer(profiles, 256_000, NoEngine(lambda: None)),
+        Settling(timedelta(seconds=2), timedelta(seconds=5)),
+        Telemetry(request_timeout=timedelta(seconds=15), retry_schedule=[timedelta(seconds=5)]),
+    )

@@ -1,5 +1,7 @@
 """Which ingest transactions get a log line, and what it says."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from service.domain.events import EventType, JobEvent
@@ -8,8 +10,8 @@ from service.ingest.announcing import Announcement
 from service.ingest.lines import LineRules, TransactionLines
 from service.ingest.poll import NOWHERE, Partition, Poll, PollResult, Record
 from service.lifecycle import SystemClock
-from tests.unit.test_parsing import NINE
 
+NINE = datetime(2026, 11, 30, 9, tzinfo=UTC)
 JOBS = Partition("jobs", 3)
 TRACES = [f"00-{digit * 32}-{'2' * 16}-01" for digit in "ab"]
 

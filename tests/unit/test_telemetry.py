@@ -12,6 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from service.domain.attempts import Outcome, OutcomeClass
 from service.sender.failures import _OWN
 from service.telemetry import QueueState, Telemetry
+from tests.support.metrics import samples, value
 
 EVENT_OUTCOMES = {
     *("applied", "duplicate", "stale", "conflict", "dead_letter", "tombstone", "expired", "requeue_without_generation")
@@ -57,18 +58,6 @@ SCHEDULE = tuple(timedelta(seconds=step) for step in (5, 300, 1800))
 @pytest.fixture
 def telemetry() -> Telemetry:
     return Telemetry(request_timeout=timedelta(seconds=17), retry_schedule=SCHEDULE)
-
-
-def samples(telemetry: Telemetry) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in telemetry.registry.collect()
-        for sample in family.samples
-    }
-
-
-def value(telemetry: Telemetry, name: str, **labels: str) -> float:
-    return samples(telemetry)[f"webhookd_{name}", frozenset(labels.items())]
 
 
 def label_values(telemetry: Telemetry, name: str, label: str) -> set[str]:

@@ -115,7 +115,6 @@ CREATE TABLE webhooks (
     secrets bytea,                        -- sealed JSON; null for one-shots (the tenant's default secret signs)
     signing text NOT NULL DEFAULT 'hmac',
     description text,
-    metadata text,
     settle_seconds integer,
     notify_if_done boolean NOT NULL DEFAULT true,
     retry_schedule integer[],

@@ -134,7 +134,7 @@ class Reservation(Protocol):
 
 
 class Handoff(Protocol):
-    """The short way to the wire: the delivery engine of the same process, or nobody (``NoHandoff``)."""
+    """The short way to the wire: the delivery engine of the same process, or nobody."""
 
     def reserve(self, delivery: NewDelivery) -> Reservation | None:
         """Reserve room for one delivery before it is queued; None: it takes the long way."""

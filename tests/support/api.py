@@ -21,6 +21,7 @@ from yarl import URL
 
 from service.api.app import build_api
 from service.api.parts import ApiLimits, Parts
+from service.delivery.arrivals import NoEngine
 from service.domain.batches import Settling
 from service.domain.webhooks import WebhookDefaults
 from service.inbound import Bounds, listening
@@ -194,16 +195,6 @@ class Api:
             )
 
 
-class NoHandoff:
-    """Sends nothing from memory."""
-
-    def reserve(self, delivery: object) -> None:
-        return None
-
-    def wake(self) -> None:
-        return None
-
-
 class NoReport:
     """Counts nothing."""
 
@@ -225,7 +216,7 @@ def build_events(database: Database, clock: SystemClock, tell: Tell) -> EventReq
 
 
 def build_announcer(profiles: Any) -> Announcer:
-    return Announcer(profiles, 256_000, NoHandoff())
+    return Announcer(profiles, 256_000, NoEngine(lambda: None))
 
 
 def build_registry(clock: SystemClock, **more: Any) -> Registry:

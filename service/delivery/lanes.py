@@ -49,10 +49,13 @@ class Gate:
         self.in_flight += 1
         self.unproven += not proven
 
-    def leave(self, *, proven: bool) -> Lane | None:
-        """An attempt has ended; return the lane that need not wait any more, the two kinds by turns."""
+    def leave(self, *, proven: bool) -> None:
+        """An attempt has ended."""
         self.in_flight -= 1
         self.unproven -= not proven
+
+    def let_in(self) -> Lane | None:
+        """The next lane that need not wait any more, the two kinds by turns; None when nobody waits, or all have to."""
         for kind in (self.turn, not self.turn):
             if self.parked[kind] and self.admits(proven=kind):
                 self.turn = not kind

@@ -297,11 +297,14 @@ class Slots:
         self._busy.add(lane)
 
     def _leave_gate(self, gate: Gate, row: ReadyDelivery) -> None:
-        lane = gate.leave(proven=row.proven)
-        if lane is not None:
+        """Let in the next lane that may start; all of them when nothing is in flight whose end would let in another."""
+        gate.leave(proven=row.proven)
+        while lane := gate.let_in():
             lane.parked = False
             self._settle(lane)
-        elif not gate.in_flight and not gate.key[0]:
+            if lane.listed is not None and gate.in_flight:
+                return
+        if not gate.in_flight and not gate.key[0]:
             self._addresses.pop(gate.key[1], None)
 
     # --- one on the wire per group and webhook --------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Unproven:
         """Count those that run for long; one that has started again since is another."""
         while self._young and self._young[0][0] <= now - SLOW_AFTER:
             started, row = self._young.popleft()
-            if row.running and row.started == started:
+            if row.running and row.started == started and not row.slow:
                 row.slow = True
                 self.slow += 1
 

@@ -3,6 +3,8 @@
 import itertools
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from service.delivery.lanes import BUFFER_UNPROVEN, Standing
 from service.delivery.ready import ReadyDelivery
@@ -90,6 +92,47 @@ def test_a_timeout_makes_a_proven_lane_run_one_at_a_time():
     slots.done(second)
     fill(slots, 1, 3, proven())
     assert take_all(slots) == []
+
+
+def test_who_waits_at_a_full_host_is_let_in_though_others_before_it_have_nothing_left_to_send():
+    slots = Slots(1_000)
+    for lane in range(200):
+        fill(slots, lane, 1, proven())
+    running = take_all(slots)
+    assert len(running) == 50
+    for lane in range(50, 199):
+        slots.empty(lane)
+    for row in running:
+        slots.done(row, Standing.PROVEN)
+    assert [row.lane for row in take_all(slots)] == [199]
+
+
+def test_who_waits_at_a_full_host_is_let_in_though_those_before_it_lose_their_turn():
+    slots = Slots(1_000)
+    for lane in range(200):
+        fill(slots, lane, 1, proven())
+    for row in take_all(slots):
+        slots.done(row, Standing.PROVEN)
+    for lane in range(50, 199):
+        slots.empty(lane)
+    assert [row.lane for row in take_all(slots)] == [199]
+
+
+def test_who_waits_at_a_shared_address_is_let_in_though_others_before_it_have_nothing_left_to_send():
+    slots = Slots(4)
+    for lane in range(6):
+        fill(slots, lane, 1, proven(host=f"h{lane}"), f"t{lane}")
+    running, waiting = [], []
+    while rows := take_all(slots):
+        for row in rows:
+            (running if slots.enter(row, "a") else waiting).append(row)
+    assert (len(running), len(waiting)) == (2, 4)
+    for row in waiting[:3]:
+        slots.empty(row.lane)
+    for row in running:
+        slots.done(row, Standing.PROVEN)
+    assert take_all(slots) == waiting[3:]
+    assert slots.enter(waiting[3], "a")
 
 
 def test_an_attempt_that_starts_again_is_slow_once():
@@ -413,3 +456,81 @@ def test_idle_lanes_are_forgotten_when_there_are_too_many(monkeypatch):
         fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
         slots.done(slots.take(0.0))
     assert len(slots._roster._lanes) <= 11
+
+
+# Whatever happens
+
+
+class Turmoil:
+    """Deliveries, attempts, look-ups, shared addresses, pauses and withdrawals in any order."""
+
+    def __init__(self, chance):
+        self.chance = chance
+        self.slots = Slots(chance.choice([2, 4, 8]))
+        self.now = 0.0
+        self.running, self.aside = [], []
+
+    def draw(self, rows):
+        return rows.pop(self.chance.randrange(len(rows))) if rows else None
+
+    def arrive(self):
+        lane = self.chance.randrange(12)
+        terms = (proven if lane % 3 else new)(host=f"h{lane % 2}", limit=self.chance.choice([1, 3]))
+        self.slots.add(make_row(lane, f"t{lane % 2}", group=self.chance.choice([None, lane % 4])), terms)
+
+    def start(self):
+        if row := self.slots.take(self.now):
+            self.running.append(row)
+
+    def look_up(self):
+        if self.running and not self.running[-1].address:
+            self.aside.append(self.running.pop())
+            self.slots.step_aside(self.aside[-1])
+
+    def find(self):
+        if row := self.draw(self.aside):
+            self.slots.step_back(row, again=self.chance.random() < 0.7)
+
+    def enter(self):
+        if self.running and not self.running[-1].address:
+            row = self.running.pop()
+            if self.slots.enter(row, f"a{self.chance.randrange(2)}"):
+                self.running.append(row)
+
+    def end(self):
+        if row := self.draw(self.running):
+            self.slots.done(row, self.chance.choice([None, Standing.PROVEN, Standing.SUSPECT]))
+
+    def stop(self):
+        self.slots.allow(self.chance.randrange(12), self.chance.choice([0, 1]))
+        self.slots.empty(self.chance.randrange(12))
+
+    def withdraw(self):
+        which = self.chance.randrange(5)
+        self.slots.withdraw(lambda row: row.lane % 5 == which)
+
+    def calm_down(self):
+        for lane in range(12):
+            self.slots.allow(lane, None)
+        while self.aside:
+            self.find()
+        self.running += take_all(self.slots, self.now)
+        while self.running:
+            self.end()
+            self.now += 1.0
+            self.running += take_all(self.slots, self.now)
+
+
+@settings(max_examples=50)
+@given(st.randoms(use_true_random=False))
+def test_in_the_end_nothing_waits_or_counts(chance):
+    made = Turmoil(chance)
+    happen = [made.arrive] * 6 + [made.start] * 4 + [made.enter, made.end] * 2
+    happen += [made.look_up, made.find, made.stop, made.withdraw]
+    for _ in range(chance.choice([20, 100])):
+        made.now += chance.random() * 0.3
+        chance.choice(happen)()
+    made.calm_down()
+    slots = made.slots
+    assert (slots.waiting, slots.in_flight, slots.unproven.slow) == (0, 0, 0)
+    assert not slots._addresses

@@ -7,7 +7,8 @@ import asyncio
 from service.api.answers import TestAnswer
 from service.api.calls import Answer, Call
 from service.api.problems import Problem
-from service.api.views import UNREACHABLE, shown_outcome
+from service.api.views import shown_outcome
+from service.domain.attempts import UNREACHABLE
 from service.store import delivery_views, message_store
 from service.store.codes import Scope, WebhookKind
 from service.store.database import Row

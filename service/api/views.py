@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from service.api import answers
-from service.domain.attempts import OutcomeClass
+from service.domain.attempts import UNREACHABLE, describe_for_tenants, name_for_tenants
 from service.domain.batches import Batch
 from service.domain.jobs import Job
 from service.domain.webhooks import WebhookSettings, describe_standing
@@ -22,8 +22,6 @@ from service.store.signing_keys import public_key
 from service.store.webhooks import StoredWebhook
 
 COUNT_CAP = 10_000
-UNREACHABLE = "unreachable_name"
-_HIDDEN = {OutcomeClass.DNS_ERROR.value, OutcomeClass.BLOCKED_ADDRESS.value}
 MASK = "***"
 _URL = re.compile(r"([a-z][a-z0-9+.-]*:)//([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^:@\[\]\\]+)(?::[0-9]*)?")
@@ -193,14 +191,13 @@ def describe_job(job: Job) -> dict[str, Any]:
 
 
 def shown_outcome(outcome: str | None, *, operator: bool) -> str | None:
-    """Name an outcome: tenants cannot tell a name that does not resolve from one that is not allowed."""
-    return UNREACHABLE if outcome in _HIDDEN and not operator else outcome
+    """Name an outcome as the caller may know it."""
+    return outcome if operator else name_for_tenants(outcome)
 
 
 def shown_error(error: str | None, *, operator: bool) -> str | None:
-    """Show ``class detail`` as workers wrote it, where the class may be shown."""
-    word = (error or "").partition(" ")[0]
-    return UNREACHABLE if shown_outcome(word, operator=operator) == UNREACHABLE else error
+    """Show ``class detail`` as workers wrote it, as far as the caller may know it."""
+    return error if operator else describe_for_tenants(error)
 
 
 def _describe_delivery(seen: SeenDelivery, *, operator: bool) -> dict[str, Any]:

@@ -152,7 +152,8 @@ async def _send(basics: Basics, events: Sequence[OperationalEvent]) -> None:
         await producer.open()
         for event in events:
             beat()
-            await producer.send(event.tenant_id.encode(), build_operational_body(event, encode_json), ())
+            headers = (("webhook-id", event.message_id.encode()),)
+            await producer.send(event.tenant_id.encode(), build_operational_body(event, encode_json), headers)
     except BrokerUnavailable as error:
         raise StoreUnavailable(str(error)) from error
     finally:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+UNREACHABLE: Final = "unreachable_name"
 
 
 class OutcomeClass(StrEnum):
@@ -26,6 +29,19 @@ class OutcomeClass(StrEnum):
     TIMEOUT = "timeout"
     RESET = "reset"
     PROTOCOL_ERROR = "protocol_error"
+
+
+_ALIKE: Final = frozenset({OutcomeClass.DNS_ERROR.value, OutcomeClass.BLOCKED_ADDRESS.value})
+
+
+def name_for_tenants(outcome: str | None) -> str | None:
+    """Name an outcome: tenants cannot tell a name that does not resolve from one that is not allowed."""
+    return UNREACHABLE if outcome in _ALIKE else outcome
+
+
+def describe_for_tenants(error: str | None) -> str | None:
+    """Show ``class detail``, as it is recorded; where tenants do not learn the class, nor the detail."""
+    return UNREACHABLE if error is not None and error.partition(" ")[0] in _ALIKE else error
 
 
 class Flag(StrEnum):

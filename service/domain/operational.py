@@ -6,9 +6,10 @@ Belongs here: the types, ids and data of operational messages (chapter 3, "Body"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from service.domain.attempts import describe_for_tenants
 from service.domain.identity import digest
 from service.domain.messages import Encoder, format_instant
 
@@ -92,6 +93,13 @@ class DeliveryExhausted:
 
 
 OperationalEvent = WebhookDisabled | DeliveryExhausted
+
+
+def as_tenants_see_it(event: OperationalEvent) -> OperationalEvent:
+    """Return the event without what only operators may know."""
+    if isinstance(event, WebhookDisabled):
+        return event
+    return replace(event, last_error=describe_for_tenants(event.last_error))
 
 
 def build_operational_body(event: OperationalEvent, encode: Encoder) -> bytes:

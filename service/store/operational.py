@@ -19,6 +19,7 @@ from service.domain.operational import (
     DeliveryExhausted,
     OperationalEvent,
     WebhookDisabled,
+    as_tenants_see_it,
     build_operational_body,
 )
 from service.domain.routing import Subscriber
@@ -67,7 +68,7 @@ class StoredNews:
         await queueing.enqueue(self.session, deliveries)
 
     def _message(self, event: OperationalEvent) -> NewMessage:
-        body = build_operational_body(event, self.encode)
+        body = build_operational_body(as_tenants_see_it(event), self.encode)
         return NewMessage(
             event.message_id, event.tenant_id, event.type, Scope.NONE.word, None, None, 0, SOURCE, event.at, body
         )

@@ -2,6 +2,9 @@
 
 Belongs here: reading on from what was told, at least once per event. Two ways of telling keep their own place, so that
 neither waits for the other. Does not belong here: what an event says (``domain.operational``).
+
+The store reads on with an overlap, since a transaction may commit later than the instant it writes. A message that was
+made before is not made again; what was sent is remembered here, so that only another leader sends some of it once more.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from typing import Any, Protocol
 from service.domain.operational import OperationalEvent
 
 AT_ONCE = 500
+
+Send = Callable[[Sequence[OperationalEvent]], Awaitable[None]]
 
 
 class News(Protocol):
@@ -39,22 +44,32 @@ class OperationalNews:
         self,
         store: NewsStore,
         name: str,
-        send: Callable[[Sequence[OperationalEvent]], Awaitable[None]] | None = None,
+        send: Send | None = None,
     ) -> None:
         self._store = store
         self._name = name
         self._send = send
+        self._sent: set[str] = set()
 
     async def run_once(self) -> None:
         """Tell what is new."""
-        following = await self._tell_some(None)
+        seen: set[str] = set()
+        following = await self._tell_some(None, seen)
         while following is not None:
-            following = await self._tell_some(following)
+            following = await self._tell_some(following, seen)
+        self._sent &= seen
 
-    async def _tell_some(self, after: Any) -> Any:
+    async def _tell_some(self, after: Any, seen: set[str]) -> Any:
         async with self._store.open_news(self._name, AT_ONCE, after) as news:
+            seen.update(event.message_id for event in news.events)
             if self._send is None:
                 await news.tell_subscribers()
-            elif news.events:
-                await self._send(news.events)
+            else:
+                await self._send_new(self._send, news.events)
             return news.following
+
+    async def _send_new(self, send: Send, events: Sequence[OperationalEvent]) -> None:
+        new = [event for event in events if event.message_id not in self._sent]
+        if new:
+            await send(new)
+            self._sent.update(event.message_id for event in new)

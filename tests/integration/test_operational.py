@@ -1,0 +1,158 @@
+"""What is told of the service's own work: once to those who asked for it and to a topic, and to tenants no more than they may know."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import orjson
+import pytest
+
+from service.api.parts import ApiLimits
+from service.domain.operational import OperationalEvent
+from service.ingest.announcing import encode_json
+from service.ports import StoreUnavailable
+from service.store.operational import OperationalStore
+from service.upkeep.operational import OperationalNews
+from tests.support.api import URL_1, URL_2, running_api
+
+PATH = "/v1/webhooks"
+
+
+@pytest.fixture
+async def api(database):
+    limits = ApiLimits(writes=1000, test_wait=timedelta(milliseconds=100))  # nobody delivers here
+    async with running_api(database, limits=limits) as api:
+        yield api
+
+
+class Sent:
+    """Stands for the topic: takes what is sent, or is away."""
+
+    def __init__(self) -> None:
+        self.events: list[OperationalEvent] = []
+        self.away = False
+
+    async def send(self, events: Sequence[OperationalEvent]) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+        self.events += events
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(event.type, event.webhook_id) for event in self.events]
+
+
+def news_for_subscribers(api):
+    return OperationalNews(OperationalStore(api.database, encode_json), "subscribers")
+
+
+async def exhaust(api, webhook_id, error):
+    """A job's message to this webhook, given up."""
+    await api.send(api.event("job.completed", f"job-{webhook_id}", status="failed", webhook_id=webhook_id))
+    await api.conclude(5, "exhausted", "job_id IS NOT NULL")
+    await api.fetch("UPDATE deliveries_done SET last_error = $1", error)
+
+
+async def disable(api, webhook_id, reason):
+    await api.fetch(
+        "UPDATE webhooks SET state = 2, state_reason = $2, state_at = now(), changed_at = now() WHERE webhook_id = $1",
+        webhook_id,
+        reason,
+    )
+
+
+async def bodies(api):
+    rows = await api.fetch("SELECT body FROM message_bodies JOIN messages USING (message_id) WHERE scope = 2")
+    return [orjson.loads(row["body"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ("dns_error nxdomain", "unreachable_name"),
+        ("blocked_address private_address", "unreachable_name"),
+        ("http_error 500", "http_error 500"),
+        (None, None),
+    ],
+)
+async def test_f69_a_subscriber_cannot_tell_a_blocked_name_from_one_that_does_not_exist(api, recorded, told):
+    await api.post(PATH, {"id": "whk_a", "url": URL_1})
+    await api.post(PATH, {"id": "whk_b", "url": URL_2, "event_types": ["delivery.exhausted"]})
+    await exhaust(api, "whk_a", recorded)
+    await news_for_subscribers(api).run_once()
+    (body,) = await bodies(api)
+    assert (body["type"], body["data"]["last_error"]) == ("delivery.exhausted", told)
+
+
+async def test_operators_read_in_the_topic_which_it_was(api):
+    await api.post(PATH, {"id": "whk_a", "url": URL_1})
+    await exhaust(api, "whk_a", "blocked_address private_address")
+    topic = Sent()
+    await OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send).run_once()
+    assert [event.data["last_error"] for event in topic.events] == ["blocked_address private_address"]
+
+
+async def test_f60_the_topic_has_each_event_once(api):
+    topic = Sent()
+    news = OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send)
+    for name in ("whk_a", "whk_b"):
+        await api.post(PATH, {"id": name, "url": URL_1})
+    await disable(api, "whk_a", "gone")
+    topic.away = True
+    with pytest.raises(StoreUnavailable):
+        await news.run_once()
+    topic.away = False
+    for _ in range(3):
+        await news.run_once()
+    assert topic.told == [("webhook.disabled", "whk_a")]
+    await exhaust(api, "whk_b", "timeout")
+    for _ in range(3):
+        await news.run_once()
+    assert topic.told == [("webhook.disabled", "whk_a"), ("delivery.exhausted", "whk_b")]
+
+
+async def test_another_outage_of_the_same_webhook_is_told_again(api):
+    topic = Sent()
+    news = OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send)
+    await api.post(PATH, {"id": "whk_a", "url": URL_1})
+    for reason in ("gone", "failing"):
+        await disable(api, "whk_a", reason)
+        await news.run_once()
+        await api.post(f"{PATH}/whk_a/enable")
+    assert [event.reason for event in topic.events] == ["gone", "failing"]
+
+
+async def test_only_who_names_the_type_is_told_and_never_of_itself(api):
+    for name, types in (
+        ("whk_a", ["webhook.disabled"]),
+        ("whk_b", ["webhook.disabled"]),
+        ("whk_c", ["*"]),
+        ("whk_d", ["webhook.*"]),
+        ("whk_e", ["delivery.exhausted"]),
+        ("whk_f", []),
+    ):
+        await api.post(PATH, {"id": name, "url": URL_1, "event_types": types})
+    await api.as_tenant("t2").post(PATH, {"id": "whk_b", "url": URL_1, "event_types": ["webhook.disabled"]})
+    await disable(api, "whk_a", "gone")
+    for _ in range(2):
+        await news_for_subscribers(api).run_once()
+    rows = await api.fetch("SELECT webhook_id, d.type, extra FROM deliveries AS d JOIN webhooks USING (webhook_key)")
+    assert [tuple(row) for row in rows] == [("whk_b", "webhook.disabled", 3)]
+    (body,) = await bodies(api)
+    assert set(body) == {"type", "timestamp", "data"}
+    assert set(body["data"]) == {"webhook_id", "url_host", "reason", "at"}
+    assert body["data"] | {"at": None} == {
+        "webhook_id": "whk_a", "url_host": "receiver.example", "reason": "gone", "at": None,
+    }  # fmt: skip
+
+
+async def test_operational_and_test_deliveries_that_are_given_up_cause_none(api):
+    for name in ("whk_a", "whk_b"):
+        await api.post(PATH, {"id": name, "url": URL_1, "event_types": ["webhook.disabled", "delivery.exhausted"]})
+    await api.post(PATH, {"id": "whk_c", "url": URL_1})
+    await disable(api, "whk_c", "gone")
+    await news_for_subscribers(api).run_once()
+    await api.post(f"{PATH}/whk_b/test")
+    await api.conclude(5, "exhausted")
+    assert await api.value("SELECT count(*) FROM deliveries_done") == 3
+    await news_for_subscribers(api).run_once()
+    assert await api.value("SELECT count(*) FROM deliveries") == 0

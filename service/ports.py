@@ -6,6 +6,7 @@ with one user lives next to it instead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -80,6 +81,13 @@ class QueuedDelivery(NamedTuple):
     webhook_key: int
     message_id: str
     due: bool
+
+
+class Freed(NamedTuple):
+    """Leases that were taken off: how many, and of them, by state, those whose delivery has ended by its flag."""
+
+    leases: int
+    ended: Mapping[str, int]
 
 
 class HandedOver(NamedTuple):

@@ -35,6 +35,5 @@ async def get(call: Call) -> Answer:
 async def expunge(call: Call) -> Answer:
     """Destroy a body; deliveries of it that wait are canceled."""
     message_id = _message_id(call)
-    now = call.parts.clock.now()
-    first = await message_store.expunge_body(call.session, call.tenant_id, message_id, now)
+    first = await message_store.expunge_body(call.session, call.parts.registry, call.tenant_id, message_id)
     return Answer(204, change=Change(f"message {message_id}", {"expunged": not first}, {"expunged": True}))

@@ -19,7 +19,7 @@ from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome
 from service.domain.deliveries import Reason, Recall
 from service.lifecycle import beat, heed
-from service.ports import Conflict, StoreUnavailable, Tell
+from service.ports import Conflict, Freed, StoreUnavailable, Tell
 
 GATHER: Final = 0.003
 UNRECORDED_LIMIT: Final = 1_000
@@ -81,10 +81,10 @@ class RecordStore(Protocol):
     async def record_lost(self, rows: Sequence[Undelivered]) -> None:
         """Log attempts whose lease was lost; their deliveries stay as they are."""
 
-    async def hold(self, rows: Sequence[Hold]) -> None:
-        """Hold deliveries of stopped webhooks; hand back those whose webhook is not stopped any more."""
+    async def hold(self, rows: Sequence[Hold]) -> Freed:
+        """Hold deliveries of stopped webhooks; hand back, and return, those whose webhook is not stopped any more."""
 
-    async def release(self, rows: Sequence[Release]) -> None:
+    async def release(self, rows: Sequence[Release]) -> Freed:
         """Hand leases back; flagged deliveries become what their flag says."""
 
 
@@ -248,12 +248,16 @@ class Recorder:
             del self._lost[: len(lost)]
         if self._holds:
             holds = self._holds[:PER_WRITE]
-            await self._store.hold(sorted(holds))
+            self._count_ended(await self._store.hold(sorted(holds)))
             del self._holds[: len(holds)]
         if self._releases:
             releases = self._releases[:PER_WRITE]
-            await self._store.release(sorted(releases, key=itemgetter(0)))
+            self._count_ended(await self._store.release(sorted(releases, key=itemgetter(0))))
             del self._releases[: len(releases)]
+
+    def _count_ended(self, freed: Freed) -> None:
+        for state, count in freed.ended.items():
+            self._observer.deliveries_finished(state, count)
 
     def _reconsider(self, undelivered: Undelivered, refusal: Refused) -> None:
         """A flag came between: decide with it. The lease is lost: only the attempt is logged."""

@@ -7,6 +7,7 @@ and any decision (``service.delivery``, ``service.domain``).
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from service.delivery.ready import ReadyDelivery, Special
 from service.delivery.recording import Accepted, Hold, Recorded, Refused, Release
 from service.domain.deliveries import Reason, Recall, State
 from service.domain.outcomes import Purpose
+from service.ports import Freed
 from service.store.codes import DoneState, Extra, LiveState, WireFlag
 from service.store.database import Database, Row, Session
 from service.store.statements import columns
@@ -106,25 +108,25 @@ class DeliveryStore:
         async with self._database.session() as session:
             await session.execute("attempts_insert", *columns((_lost_row(row) for row in rows), 11))
 
-    async def hold(self, rows: Sequence[Hold]) -> None:
-        """Hold deliveries of stopped webhooks; hand back those whose webhook is not stopped any more."""
+    async def hold(self, rows: Sequence[Hold]) -> Freed:
+        """Hold deliveries of stopped webhooks; hand back, and return, those whose webhook is not stopped any more."""
         async with self._database.transaction() as session:
             given = ((row.delivery_id, row.token, row.reason.value, row.webhook_key) for row in rows)
             ids, tokens, reasons, keys = columns(given, 4)
             held = await session.fetch("deliveries_hold", ids, tokens, reasons, keys)
             done = {row["delivery_id"] for row in held}
             rest = [Release(row.delivery_id, row.token) for row in rows if row.delivery_id not in done]
-            await _release(session, rest, expired_only=False)
+            return await _release(session, rest, expired_only=False)
 
-    async def release(self, rows: Sequence[Release]) -> None:
+    async def release(self, rows: Sequence[Release]) -> Freed:
         """Hand leases back; flagged deliveries become what their flag says."""
         async with self._database.session() as session:
-            await _release(session, rows, expired_only=False)
+            return await _release(session, rows, expired_only=False)
 
     # --- rescuing -------------------------------------------------------------------------------------------------
 
-    async def rescue(self, limit: int) -> int:
-        """Take expired leases off, at most ``limit``; return how many."""
+    async def rescue(self, limit: int) -> Freed:
+        """Take expired leases off, at most ``limit``."""
         async with self._database.session() as session:
             expired = await session.fetch("deliveries_expired", limit)
             leases = [Release(row["delivery_id"], row["lease_token"]) for row in expired]
@@ -244,9 +246,10 @@ def _read_refused(delivery_id: int, token: int, row: Row | None) -> Refused:
     return Refused(delivery_id, True, *read_recall(row["flag"], row["flag_reason"]))
 
 
-async def _release(session: Session, rows: Sequence[Release], *, expired_only: bool) -> int:
+async def _release(session: Session, rows: Sequence[Release], *, expired_only: bool) -> Freed:
     if not rows:
-        return 0
+        return Freed(0, {})
     released = await session.fetch("deliveries_release", *columns(rows, 3), expired_only)
-    await _wake(session, [row["delivery_id"] for row in released if row["ended"] is not None])
-    return len(released)
+    ended = [row for row in released if row["ended"] is not None]
+    await _wake(session, [row["delivery_id"] for row in ended])
+    return Freed(len(released), Counter(DoneState(row["ended"]).word for row in ended))

@@ -41,14 +41,16 @@ async def find_message(session: Session, tenant_id: str, message_id: str) -> Sto
     return StoredMessage(row, body)
 
 
-async def expunge_body(session: Session, tenant_id: str, message_id: str, now: datetime) -> bool:
+async def expunge_body(session: Session, registry: Registry, tenant_id: str, message_id: str) -> bool:
     """Destroy a body for good; deliveries that still wait are canceled. Raises Refused (404); False on a repeat."""
     row = await session.find("message_find", message_id, tenant_id)
     if row is None:
         raise Refused(404, "not_found", "There is no such message.")
     waiting = await session.fetch("deliveries_of_message", message_id)
-    await session.execute("deliveries_cancel", [d["delivery_id"] for d in waiting if not d["done"]], "by_request")
-    await session.execute("message_expunge", message_id, row["body_at"], now)
+    ids = [delivery["delivery_id"] for delivery in waiting if not delivery["done"]]
+    tag = await session.execute("deliveries_cancel", ids, "by_request")
+    registry.finished("canceled", int(tag.rpartition(" ")[2]))
+    await session.execute("message_expunge", message_id, row["body_at"], registry.clock.now())
     return row["expunged_at"] is None
 
 

@@ -92,7 +92,7 @@ async def put_batch_webhook(
         await announce(session, tenant_id)
     webhook = await find_batch_webhook(session, registry, batch.key)
     assert webhook is not None
-    queued = await _send_newest(session, webhook, batch, plan)
+    queued = await _send_newest(session, registry, webhook, batch, plan)
     return Put(webhook, existing, batch, plan, delivered, queued, secret)
 
 
@@ -213,13 +213,15 @@ async def release(session: Session, webhook_key: int) -> None:
     await session.execute("deliveries_wake")
 
 
-async def _send_newest(session: Session, webhook: StoredWebhook, batch: Batch, plan: PutPlan) -> bool:
+async def _send_newest(
+    session: Session, registry: Registry, webhook: StoredWebhook, batch: Batch, plan: PutPlan
+) -> bool:
     if plan.newest is Newest.NOTHING or batch.finish_message_id is None:
         return False
     if plan.newest is Newest.REQUEUE:
         row = await session.find("delivery_of_message", batch.finish_message_id, webhook.webhook_key)
         return row is not None and await revive(session, [row["delivery_id"]]) > 0
-    return await _enqueue_message(session, webhook, batch.finish_message_id)
+    return await _enqueue_message(session, registry, webhook, batch.finish_message_id)
 
 
 def build_delivery(webhook: StoredWebhook, message: Row, extra: Extra = Extra.ORDINARY) -> NewDelivery:
@@ -258,12 +260,13 @@ async def revive(session: Session, delivery_ids: list[int]) -> int:
     return len(revived)
 
 
-async def _enqueue_message(session: Session, webhook: StoredWebhook, message_id: str) -> bool:
+async def _enqueue_message(session: Session, registry: Registry, webhook: StoredWebhook, message_id: str) -> bool:
     """Queue a stored message for a webhook that has no delivery of it; False when its body is gone."""
     message = await session.find("message_find", message_id, webhook.tenant_id)
     if message is None or message["expunged_at"] is not None:
         return False
-    return bool(await queueing.enqueue(session, [build_delivery(webhook, message)]))
+    queued = await queueing.enqueue(session, [build_delivery(webhook, message)], on_superseded=registry.superseded)
+    return bool(queued)
 
 
 async def delete_batch_webhook(session: Session, registry: Registry, tenant_id: str, name: str) -> StoredWebhook | None:

@@ -45,6 +45,10 @@ class Registry:
     finished: Callable[[str, int], object] = lambda _state, _count: None
     made: Callable[[str, bool], object] = lambda _scope, _renotified: None
 
+    def superseded(self, count: int) -> None:
+        """Count deliveries that a newer one has ended."""
+        self.finished("superseded", count)
+
     def new_id(self, prefix: str) -> str:
         """Draw an id that nobody can guess: 130 bits in base 32 after a prefix."""
         return prefix + b32encode(self.rng.token(20)).decode().lower()[:26]

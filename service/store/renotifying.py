@@ -52,7 +52,9 @@ async def renotify(
             409, "delivery_pending", "A delivery of this finish is pending; repeat with force to start it over."
         )
     message_id = await _copy_message(session, registry, sending) if new_id else sending.message["message_id"]
-    again = await (_send_copy(session, sending, message_id) if new_id else _send_again(session, sending))
+    again = await (
+        _send_copy(session, registry, sending, message_id) if new_id else _send_again(session, registry, sending)
+    )
     await session.execute("deliveries_wake")
     return Renotified(batch, message_id, again)
 
@@ -75,14 +77,15 @@ async def _prepare(session: Session, registry: Registry, batch: Batch) -> _Sendi
     return _Sending(batch, message, webhooks, [row for row in deliveries if row["webhook_key"] in live])
 
 
-async def _send_again(session: Session, sending: _Sending) -> int:
+async def _send_again(session: Session, registry: Registry, sending: _Sending) -> int:
     waiting = [row["delivery_id"] for row in sending.deliveries if not row["done"]]
     done = [row["delivery_id"] for row in sending.deliveries if row["done"]]
     has = {row["webhook_key"] for row in sending.deliveries}
     new = [webhook for webhook in sending.webhooks if webhook["webhook_key"] not in has]
     refreshed: int = await session.value("deliveries_refresh", waiting)
     message_id, body_at = sending.message["message_id"], sending.message["body_at"]
-    queued = await queueing.enqueue(session, [_delivery(sending, w, message_id, body_at) for w in new])
+    deliveries = [_delivery(sending, webhook, message_id, body_at) for webhook in new]
+    queued = await queueing.enqueue(session, deliveries, on_superseded=registry.superseded)
     return refreshed + await revive(session, done) + len(queued)
 
 
@@ -112,10 +115,10 @@ async def _copy_message(session: Session, registry: Registry, sending: _Sending)
     return copy.message_id
 
 
-async def _send_copy(session: Session, sending: _Sending, message_id: str) -> int:
+async def _send_copy(session: Session, registry: Registry, sending: _Sending, message_id: str) -> int:
     body_at: datetime = await session.value("transaction_now")
     new = [_delivery(sending, webhook, message_id, body_at) for webhook in sending.webhooks]
-    return len(await queueing.enqueue(session, new))
+    return len(await queueing.enqueue(session, new, on_superseded=registry.superseded))
 
 
 def _delivery(sending: _Sending, webhook: Row, message_id: str, body_at: datetime) -> NewDelivery:

@@ -147,6 +147,7 @@ async def advance_replays(
         taken = await step(session, replay, read_webhook(row, registry.sealer), profiles)
         await _save(session, replay, taken)
         await session.execute("deliveries_wake")
+    registry.superseded(taken.superseded)
     for message in taken.made:
         on_made(message.generation > 1)
     return True
@@ -154,10 +155,13 @@ async def advance_replays(
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What one step did: rows looked at, queued, and where the next begins; an empty position ends the phase."""
+    """What one step did: rows looked at, queued, superseded by those, and where the next begins; an empty position ends
+    the phase.
+    """
 
     scanned: int
     queued: int
+    superseded: int
     position: str
     made: Sequence[NewMessage] = ()
 
@@ -190,7 +194,7 @@ async def _step_finished(session: Session, replay: Row, webhook: StoredWebhook, 
     )
     assert row is not None
     position = str(row["last_id"]) if row["scanned"] == PAGE else ""
-    return _Taken(row["scanned"], row["queued"], position)
+    return _Taken(row["scanned"], row["queued"], 0, position)
 
 
 async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:
@@ -207,9 +211,9 @@ async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, p
         PAGE,
     )
     wanted = await _hold(session, [row for row in rows if row["missing"] and _wants(webhook, row, profiles)])
-    queued = await _enqueue(session, replay, webhook, wanted)
+    queued, superseded = await _enqueue(session, replay, webhook, wanted)
     last = f"{rows[-1]['created_at'].isoformat()} {rows[-1]['message_id']}" if len(rows) == PAGE else ""
-    return _Taken(len(rows), queued, last)
+    return _Taken(len(rows), queued, superseded, last)
 
 
 async def _hold(session: Session, rows: Sequence[Row]) -> list[Row]:
@@ -222,18 +226,20 @@ async def _hold(session: Session, rows: Sequence[Row]) -> list[Row]:
 async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:
     """Runs that ended when nobody wanted their message, in the order of job ids: their messages are made now."""
     if not wants_jobs(webhook):
-        return _Taken(0, 0, "")
+        return _Taken(0, 0, 0, "")
     span = (replay["since"], replay["until"])
     found = await tell_of_runs(session, profiles, webhook, span, replay["position"], PAGE)
-    queued = await _enqueue(session, replay, webhook, found.messages)
-    return _Taken(found.ended, queued, found.last_job_id, found.made)
+    queued, superseded = await _enqueue(session, replay, webhook, found.messages)
+    return _Taken(found.ended, queued, superseded, found.last_job_id, found.made)
 
 
-async def _enqueue(session: Session, replay: Row, webhook: StoredWebhook, messages: Sequence[Row]) -> int:
-    """Queue deliveries, due one after the other at the replay's rate; return how many there are."""
-    queued = await queueing.enqueue(session, [build_delivery(webhook, each, Extra.REPLAY) for each in messages])
+async def _enqueue(session: Session, replay: Row, webhook: StoredWebhook, messages: Sequence[Row]) -> tuple[int, int]:
+    """Queue deliveries, due one after the other at the replay's rate; return how many, and how many they supersede."""
+    superseded: list[int] = []
+    deliveries = [build_delivery(webhook, each, Extra.REPLAY) for each in messages]
+    queued = await queueing.enqueue(session, deliveries, on_superseded=superseded.append)
     await session.execute("replay_space_out", [one.delivery_id for one in queued if one.due], replay["rate"])
-    return len(queued)
+    return len(queued), sum(superseded)
 
 
 _STEPS = {"finished": _step_finished, "missing": _step_missing, "untold": _step_untold}

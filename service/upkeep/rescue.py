@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from service.ports import StoreUnavailable
+from service.ports import Freed, StoreUnavailable
 
 CALM: Final = 6.0
 AT_ONCE: Final = 500
@@ -23,8 +23,8 @@ class Monotonic(Protocol):
 class LeaseStore(Protocol):
     """The queue. Every method may raise StoreUnavailable or Conflict."""
 
-    async def rescue(self, limit: int) -> int:
-        """Take expired leases off, at most ``limit``; return how many."""
+    async def rescue(self, limit: int) -> Freed:
+        """Take expired leases off, at most ``limit``."""
 
     async def wake_orphans(self, limit: int) -> int:
         """Make deliveries due that wait for one which is not on the wire any more; return how many."""
@@ -35,6 +35,9 @@ class Leases(Protocol):
 
     def leases_expired(self, count: int) -> None:
         """Leases ran out."""
+
+    def deliveries_finished(self, state: str, count: int = 1) -> None:
+        """Deliveries have left the queue."""
 
 
 class Rescue:
@@ -69,5 +72,7 @@ class Rescue:
     async def _rescue(self) -> None:
         rescued = AT_ONCE
         while rescued == AT_ONCE:
-            rescued = await self._store.rescue(AT_ONCE)
+            rescued, ended = await self._store.rescue(AT_ONCE)
             self._leases.leases_expired(rescued)
+            for state, count in ended.items():
+                self._leases.deliveries_finished(state, count)

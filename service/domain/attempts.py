@@ -58,7 +58,7 @@ class Outcome:
     """One attempt, seen from outside.
 
     ``status`` is the receiver's status code, or None when there was no valid answer. ``detail`` is a short fixed word
-    (for ``tls_error``: expired, name, self_signed, chain, protocol, other). ``retry_after`` holds the raw header
+    (for ``tls_error``: expired, name, self-signed, chain, protocol, other). ``retry_after`` holds the raw header
     values of a failure, unparsed. ``excerpt`` is at most 4 KiB of the answer's body, as received. ``duration`` is
     seconds on the monotonic clock from the first byte of connecting to the status line (or the failure).
     ``address`` is the peer that was dialled, for operators.

@@ -39,7 +39,7 @@ _CONNECT_WORDS = {
 _CERTIFICATE_WORDS = {
     9: "expired",  # not valid yet
     10: "expired",
-    18: "self_signed",
+    18: "self-signed",
     2: "chain",  # issuer unknown
     19: "chain",  # a root that we do not trust
     20: "chain",
@@ -75,7 +75,7 @@ def connect_failure(error: OSError) -> Failure:
 
 
 def tls_failure(error: OSError) -> Failure:
-    """What a failed TLS handshake means: expired, name, self_signed, chain, protocol or other; raises ``OwnFault``."""
+    """What a failed TLS handshake means: expired, name, self-signed, chain, protocol or other; raises ``OwnFault``."""
     raise_own_fault(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(OutcomeClass.TLS_ERROR, _CERTIFICATE_WORDS.get(error.verify_code, "other"))

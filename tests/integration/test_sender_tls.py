@@ -39,7 +39,7 @@ async def attempt(tls, server, url=f"https://{HOST}", kind="product"):
 SERVERS = {
     "expired": lambda a: a.server(HOST, ends=-DAY),
     "name": lambda a: a.server("other.example"),
-    "self_signed": lambda a: a.server(HOST, self_signed=True),
+    "self-signed": lambda a: a.server(HOST, self_signed=True),
     "chain": lambda a: a.server(HOST, through=issue("intermediate", a.root, authority=True)),
 }
 
@@ -145,7 +145,7 @@ async def test_f01_a_kept_tls_connection_that_was_closed_is_dialled_again(author
 
 def test_f08_the_same_words_on_uvloop(authority, tls):
     async def scene() -> None:
-        for word in ("expired", "name", "self_signed", "chain"):
+        for word in ("expired", "name", "self-signed", "chain"):
             outcome, _ = await attempt(tls, SERVERS[word](authority))
             assert (outcome.kind, outcome.detail) == (OutcomeClass.TLS_ERROR, word)
         outcome, _ = await attempt(tls, authority.server(HOST))

@@ -14,7 +14,6 @@ from service.delivery.instants import instant
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome
 from service.domain.deliveries import Reason, Recall, State
-from service.domain.health import Breaker
 from service.domain.outcomes import Decision, DeliveryFacts, Verdict, decide, withhold
 
 
@@ -80,7 +79,6 @@ def build_facts(row: ReadyDelivery, entry: Entry, *, stale: bool) -> DeliveryFac
     special = row.special
     return DeliveryFacts(
         schedule=entry.schedule,
-        first_due_at=instant(row.first_due),
         attempts=row.spent,
         purpose=special.purpose,
         before=special.before,
@@ -90,7 +88,6 @@ def build_facts(row: ReadyDelivery, entry: Entry, *, stale: bool) -> DeliveryFac
         recall_reason=special.recall_reason,
         one_shot=entry.one_shot,
         stale=stale,
-        breaker_open=entry.health.breaker is Breaker.OPEN,
     )
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from service.domain.schedule import later
 from service.domain.webhooks import WebhookState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
 
 
 class State(StrEnum):
@@ -167,8 +165,3 @@ def find_cancel_refusal(state: State) -> CallRefused | None:
     if state in WAITING:
         return None
     return CallRefused.IN_FLIGHT if state is State.IN_FLIGHT else CallRefused.FINISHED
-
-
-def is_expired(first_due_at: datetime, total: timedelta, now: datetime) -> bool:
-    """Whether a delivery behind an open breaker has had its time: first due time plus the schedule's total."""
-    return now >= later(first_due_at, total)

@@ -14,7 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.domain.attempts import Outcome, OutcomeClass
-from service.domain.deliveries import FINISHED, LIFECYCLE, Reason, Recall, State, is_expired
+from service.domain.deliveries import FINISHED, LIFECYCLE, Reason, Recall, State
 from service.domain.schedule import RetryAfter, Schedule, find_hold_until, parse_retry_after
 from service.domain.webhooks import DisableReason
 
@@ -131,14 +131,12 @@ TABLE: Final[dict[Key, Ending]] = dict(_expand())
 class DeliveryFacts(NamedTuple):
     """What is known of a delivery when its attempt has ended (a tuple: one is made per attempt, and it is cheapest).
 
-    ``attempts``: scheduled attempts recorded before this one, of the present schedule. ``first_due_at``: when that
-    schedule began. ``before``, ``before_reason``, ``next_attempt_at``: as they were when it was claimed. ``recall``: the
-    flag set meanwhile, with ``recall_reason`` for a cancel. ``stale``: the webhook's revision has changed since the
-    attempt was signed, so its state is out of reach. ``breaker_open``: the delivery was a probe.
+    ``attempts``: scheduled attempts recorded before this one, of the present schedule. ``before``, ``before_reason``,
+    ``next_attempt_at``: as they were when it was claimed. ``recall``: the flag set meanwhile, with ``recall_reason`` for
+    a cancel. ``stale``: the webhook's revision has changed since the attempt was signed, so its state is out of reach.
     """
 
     schedule: Schedule
-    first_due_at: datetime
     attempts: int = 0
     purpose: Purpose = Purpose.SCHEDULED
     before: State = State.PENDING
@@ -148,7 +146,6 @@ class DeliveryFacts(NamedTuple):
     recall_reason: Reason | None = None
     one_shot: bool = False
     stale: bool = False
-    breaker_open: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -192,7 +189,7 @@ def decide(facts: DeliveryFacts, outcome: Outcome, now: datetime, jitter: float)
     touches = not facts.stale and facts.purpose is not Purpose.TEST
     if outcome.kind is OutcomeClass.DELIVERED:
         return _accept(facts.attempts + (facts.purpose is not Purpose.REDELIVER), touches)
-    verdict = judge(facts, outcome, now)
+    verdict = judge(facts, outcome)
     asked = parse_retry_after(outcome.retry_after, now) if outcome.retry_after else None
     return _apply(
         facts,
@@ -219,7 +216,7 @@ def withhold(facts: DeliveryFacts, verdict: Verdict, now: datetime) -> Decision:
     return _apply(facts, TABLE[facts.kind, facts.recall, verdict], _Extras(now))
 
 
-def judge(facts: DeliveryFacts, outcome: Outcome, now: datetime) -> Verdict:
+def judge(facts: DeliveryFacts, outcome: Outcome) -> Verdict:
     """The outcome's column in the table."""
     match outcome.kind:
         case OutcomeClass.DELIVERED:
@@ -230,9 +227,7 @@ def judge(facts: DeliveryFacts, outcome: Outcome, now: datetime) -> Verdict:
             return Verdict.GONE_ALONE
         case OutcomeClass.GONE if not facts.stale:
             return Verdict.GONE
-    steps_left = facts.attempts < len(facts.schedule.steps)
-    expired = facts.breaker_open and is_expired(facts.first_due_at, facts.schedule.total, now)
-    return Verdict.RETRYABLE if steps_left and not expired else Verdict.EXHAUSTED
+    return Verdict.RETRYABLE if facts.attempts < len(facts.schedule.steps) else Verdict.EXHAUSTED
 
 
 @lru_cache

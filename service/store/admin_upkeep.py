@@ -68,5 +68,6 @@ class AdminUpkeep:
             await audit.prune_entries(session, now - self._kept.state)
             await stats.prune_rollups(session, now - ROLLUPS_KEPT)
             await session.execute("replay_prune", now - self._kept.state)
+            await session.execute("pauses_prune")
             await session.execute("dead_letters_prune", now - self._kept.messages)
         await self._state.run_once()

@@ -20,7 +20,6 @@ from service.domain.deliveries import (
     find_cancel_refusal,
     find_change,
     find_redeliver_refusal,
-    is_expired,
 )
 from service.domain.outcomes import (
     RULES,
@@ -40,7 +39,7 @@ from service.domain.webhooks import DisableReason, WebhookState
 
 NOW = datetime(2026, 11, 30, 9, 0, 0, tzinfo=UTC)
 SCHEDULE = Schedule((timedelta(seconds=5), timedelta(minutes=5), timedelta(minutes=30)))
-FACTS = DeliveryFacts(SCHEDULE, first_due_at=NOW)
+FACTS = DeliveryFacts(SCHEDULE)
 OK = Outcome(OutcomeClass.DELIVERED, 204)
 ERROR = Outcome(OutcomeClass.HTTP_ERROR, 500)
 GONE = Outcome(OutcomeClass.GONE, 410)
@@ -269,23 +268,9 @@ def test_f39_the_last_attempt_holds_the_others_too():
     assert (decision.state, decision.hold_until) == (State.FAILED, NOW + seconds(60))
 
 
-# --- the breaker's clock ---
-
-
-def test_behind_an_open_breaker_a_delivery_ends_with_the_schedules_total():
-    facts = FACTS._replace(breaker_open=True, first_due_at=NOW - SCHEDULE.total)
-    assert (after(ERROR, facts).state, after(ERROR, facts).reason) == (State.FAILED, Reason.EXHAUSTED)
-    assert after(OK, facts).state is State.DELIVERED
-    assert after(ERROR, facts, first_due_at=NOW - SCHEDULE.total + seconds(1)).state is State.RETRYING
-    assert after(ERROR, facts, breaker_open=False).state is State.RETRYING
-    assert is_expired(facts.first_due_at, SCHEDULE.total, NOW)
-    assert not is_expired(facts.first_due_at, SCHEDULE.total, NOW - seconds(1))
-
-
 facts_drawn = st.builds(
     DeliveryFacts,
     st.just(SCHEDULE),
-    first_due_at=st.just(NOW),
     attempts=st.integers(0, 10**6),
     purpose=st.sampled_from(Purpose),
     before=st.sampled_from(State),
@@ -294,7 +279,6 @@ facts_drawn = st.builds(
     recall=st.sampled_from([None, *Recall]),
     one_shot=st.booleans(),
     stale=st.booleans(),
-    breaker_open=st.booleans(),
 )
 outcomes_drawn = st.builds(
     Outcome,
@@ -307,7 +291,7 @@ outcomes_drawn = st.builds(
 @given(facts_drawn, outcomes_drawn, st.floats(0, 1, exclude_max=True))
 def test_whatever_happens_the_decision_is_sound(facts, outcome, jitter):
     decision = decide(facts, outcome, NOW, jitter)
-    assert judge(facts, outcome, NOW) in Verdict
+    assert judge(facts, outcome) in Verdict
     assert decision.state is not State.IN_FLIGHT or facts.before is State.IN_FLIGHT
     if decision.state is State.RETRYING and facts.purpose is Purpose.SCHEDULED:
         assert decision.next_attempt_at > NOW

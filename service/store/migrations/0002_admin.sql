@@ -78,9 +78,30 @@ CREATE TABLE operator_pauses (
     host text,                            -- lower case, without port
     reason text,
     created_by text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    ended_at timestamptz                  -- kept a while, for the clocks
 );
-CREATE UNIQUE INDEX operator_pauses_once ON operator_pauses (scope, coalesce(tenant_id, ''), coalesce(host, ''));
+CREATE UNIQUE INDEX operator_pauses_once ON operator_pauses (scope, coalesce(tenant_id, ''), coalesce(host, ''))
+    WHERE ended_at IS NULL;
+
+-- Whether a pause names a webhook, by its tenant and its origin.
+CREATE FUNCTION names_webhook(pause operator_pauses, tenant text, origin text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN pause.scope = 'all'
+    OR (pause.scope = 'tenant' AND pause.tenant_id = tenant)
+    OR (pause.scope = 'host' AND pause.host = btrim(substring(origin FROM '://(.*?)(?::[0-9]+)?$'), '[]'));
+
+-- How long a webhook was paused by operators since an instant; what pauses share counts once.
+CREATE FUNCTION paused_since(since timestamptz, tenant text, origin text) RETURNS interval
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (
+    SELECT coalesce(sum(upper(r.span) - lower(r.span)), interval '0')
+    FROM unnest((
+        SELECT range_agg(tstzrange(greatest(p.created_at, since), greatest(p.ended_at, p.created_at)))
+        FROM operator_pauses AS p
+        WHERE p.ended_at > since AND names_webhook(p, tenant, origin)
+    )) AS r (span)
+);
 
 -- Attempts per webhook, outcome and five minutes, made from ``attempts`` by upkeep.
 CREATE TABLE attempt_rollups (

@@ -1,5 +1,6 @@
 -- Behind an open breaker a delivery still ends, at its first due time plus its schedule's total ($1 seconds where a
--- webhook has none of its own): the oldest of each webhook are looked at. Returns what ended.
+-- webhook has none of its own): the oldest of each webhook are looked at. What operators pause does not end, and the time
+-- of their pauses does not count. Returns what ended.
 WITH chosen AS (
     SELECT d.delivery_id, w.webhook_id
     FROM webhook_health AS h
@@ -18,9 +19,13 @@ WITH chosen AS (
         ) AS old
         WHERE old.first_due_at <= now() - make_interval(
             secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
-        )
+        ) - paused_since(old.first_due_at, w.tenant_id, w.origin)
     ) AS d
-    WHERE h.breaker = 1
+    WHERE
+        h.breaker = 1
+        AND NOT EXISTS (
+            SELECT FROM operator_pauses AS p WHERE p.ended_at IS NULL AND names_webhook(p, w.tenant_id, w.origin)
+        )
 ),
 gone AS (
     DELETE FROM deliveries AS d

@@ -43,7 +43,9 @@ SELECT
         LEFT JOIN webhook_health AS h USING (webhook_key)
         WHERE
             l.due_at <= now() AND w.state = 0 AND coalesce(h.breaker, 0) = 0 AND coalesce(h.held_until, now()) <= now()
-            AND NOT EXISTS (SELECT FROM operator_pauses AS p WHERE p.scope = 'all' OR p.tenant_id = w.tenant_id)
+            AND NOT EXISTS (
+                SELECT FROM operator_pauses AS p WHERE p.ended_at IS NULL AND names_webhook(p, w.tenant_id, w.origin)
+            )
     ), 0) AS oldest_due_seconds,
     (SELECT count(*) FROM webhook_health WHERE breaker <> 0) AS breakers_open,
     coalesce((

@@ -1,6 +1,6 @@
 -- Deliveries held by pause or disable for longer than their schedule lasts ($1 seconds where a webhook has none of its
 -- own) end as failed, some of each webhook; a redelivered one goes back to what it was. A live batch's newest finish
--- stays. Returns what ended.
+-- stays. What operators pause does not end, and the time of their pauses does not count. Returns what ended.
 WITH RECURSIVE keys (webhook_key) AS (
     (SELECT d.webhook_key FROM deliveries AS d WHERE d.state = 2 ORDER BY d.webhook_key LIMIT 1)
     UNION ALL
@@ -25,7 +25,7 @@ chosen AS (
             AND o.reason IN ('paused', 'disabled')
             AND o.held_at < now() - make_interval(
                 secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
-            )
+            ) - paused_since(o.held_at, w.tenant_id, w.origin)
             AND NOT EXISTS (
                 SELECT FROM batches AS b
                 WHERE
@@ -36,6 +36,10 @@ chosen AS (
         LIMIT $2::integer
         FOR UPDATE SKIP LOCKED
     ) AS d
+    WHERE
+        NOT EXISTS (
+            SELECT FROM operator_pauses AS p WHERE p.ended_at IS NULL AND names_webhook(p, w.tenant_id, w.origin)
+        )
 ),
 gone AS (
     DELETE FROM deliveries AS d

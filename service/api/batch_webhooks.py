@@ -67,8 +67,11 @@ async def put(call: Call) -> Answer:
         call.session, call.parts.registry, call.tenant_id, ref, put_request(body)
     )
     pending = await webhooks.count_pending(call.session, done.webhook.webhook_key)
+    shown = describe_batch_webhook(
+        done.webhook, done.batch, done.delivered_generation, pending, reveal=True, operator=call.operator
+    )
     answer = answers.BatchWebhookRegistered(
-        **describe_batch_webhook(done.webhook, done.batch, done.delivered_generation, pending, reveal=True),
+        **shown,
         result=done.plan.result.value,
         delivery_queued=done.delivery_queued,
         delivery_reason=done.plan.why.value,
@@ -83,7 +86,9 @@ async def get(call: Call) -> Answer:
     seen, webhook = await _get(call)
     pending = await webhooks.count_pending(call.session, webhook.webhook_key)
     reveal = call.reveals(call.query(Reveal).reveal)
-    shown = describe_batch_webhook(webhook, seen.batch, seen.delivered_generation, pending, reveal=reveal)
+    shown = describe_batch_webhook(
+        webhook, seen.batch, seen.delivered_generation, pending, reveal=reveal, operator=call.operator
+    )
     return Answer(200, answers.BatchWebhook(**shown), {"ETag": etag(webhook)})
 
 

@@ -39,7 +39,7 @@ def mask_url(url: str) -> str:
     return f"{parts[1]}//{host}{parts[3]}" + (f"?{MASK}" if parts[4] else "")
 
 
-def describe_webhook(webhook: StoredWebhook, *, reveal: bool) -> dict[str, Any]:
+def describe_webhook(webhook: StoredWebhook, *, reveal: bool, operator: bool) -> dict[str, Any]:
     """Return the fields that every kind of webhook shows."""
     settings = webhook.settings
     return {
@@ -54,14 +54,14 @@ def describe_webhook(webhook: StoredWebhook, *, reveal: bool) -> dict[str, Any]:
         "timeout_seconds": settings.timeout_seconds,
         "max_in_flight": settings.max_in_flight,
         "rate_limit": settings.rate_limit,
-        **_describe_state(webhook),
+        **_describe_state(webhook, operator=operator),
         "revision": webhook.revision,
         "created_at": webhook.created_at,
         "updated_at": webhook.written_at,
     }
 
 
-def _describe_state(webhook: StoredWebhook) -> dict[str, Any]:
+def _describe_state(webhook: StoredWebhook, *, operator: bool) -> dict[str, Any]:
     standing = webhook.standing
     return {
         "state": standing.state.value,
@@ -69,7 +69,7 @@ def _describe_state(webhook: StoredWebhook) -> dict[str, Any]:
         "state_detail": webhook.state_detail or describe_standing(standing, webhook.state_at),
         "state_at": webhook.state_at,
         "held_until": webhook.held_until,
-        "last_error": shown_error(webhook.last_error, operator=False),
+        "last_error": shown_error(webhook.last_error, operator=operator),
         "last_success_at": webhook.last_success_at,
         "last_failure_at": webhook.last_failure_at,
     }
@@ -90,17 +90,18 @@ def describe_pending(count: int) -> dict[str, Any]:
     return {"pending_count": count, "capped": count >= COUNT_CAP}
 
 
-def show_account_webhook(webhook: StoredWebhook, *, reveal: bool) -> answers.AccountWebhook:
+def show_account_webhook(webhook: StoredWebhook, *, reveal: bool, operator: bool) -> answers.AccountWebhook:
     """Show a webhook in a list."""
-    return answers.AccountWebhook(**describe_webhook(webhook, reveal=reveal), **describe_filters(webhook.settings))
+    shown = describe_webhook(webhook, reveal=reveal, operator=operator)
+    return answers.AccountWebhook(**shown, **describe_filters(webhook.settings))
 
 
 def show_webhook_detail(
-    webhook: StoredWebhook, pending: int, *, reveal: bool, secret: str | None = None
+    webhook: StoredWebhook, pending: int, *, reveal: bool, operator: bool, secret: str | None = None
 ) -> answers.AccountWebhookDetail:
     """Show one webhook by its id."""
     return answers.AccountWebhookDetail(
-        **describe_webhook(webhook, reveal=reveal),
+        **describe_webhook(webhook, reveal=reveal, operator=operator),
         **describe_filters(webhook.settings),
         **describe_pending(pending),
         secret=secret,
@@ -108,12 +109,12 @@ def show_webhook_detail(
 
 
 def describe_batch_webhook(
-    webhook: StoredWebhook, batch: Batch, delivered: int | None, pending: int, *, reveal: bool
+    webhook: StoredWebhook, batch: Batch, delivered: int | None, pending: int, *, reveal: bool, operator: bool
 ) -> dict[str, Any]:
     """Return the fields of a batch webhook."""
     settle = webhook.settings.settle_seconds
     return {
-        **describe_webhook(webhook, reveal=reveal),
+        **describe_webhook(webhook, reveal=reveal, operator=operator),
         "batch": batch.name,
         "batch_id": batch.incarnation_id,
         "settle_seconds": None if settle is None else int(settle),
@@ -129,7 +130,7 @@ def audit_webhook(webhook: StoredWebhook | None) -> dict[str, Any] | None:
     """Describe a webhook for the audit log: no secrets, no header values, no query."""
     if webhook is None:
         return None
-    shown = {**describe_webhook(webhook, reveal=False), **describe_filters(webhook.settings)}
+    shown = {**describe_webhook(webhook, reveal=False, operator=False), **describe_filters(webhook.settings)}
     for name in ("last_error", "last_success_at", "last_failure_at", "held_until"):
         del shown[name]
     settings = webhook.settings

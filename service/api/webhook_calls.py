@@ -40,7 +40,8 @@ async def _show(call: Call, before: StoredWebhook, target: str) -> Answer:
     assert after is not None
     pending = await webhooks.count_pending(call.session, after.webhook_key)
     change = describe_change(call, target, before, after)
-    return Answer(200, show_webhook_detail(after, pending, reveal=False), {"ETag": etag(after)}, change)
+    shown = show_webhook_detail(after, pending, reveal=False, operator=call.operator)
+    return Answer(200, shown, {"ETag": etag(after)}, change)
 
 
 async def pause_webhook(call: Call, webhook: StoredWebhook, target: str) -> Answer:

@@ -38,7 +38,7 @@ async def create(call: Call) -> Answer:
         call.session, call.parts.registry, call.tenant_id, body.id, post_request(body)
     )
     webhook = made.webhook
-    answer = show_webhook_detail(webhook, 0, reveal=True, secret=made.secret)
+    answer = show_webhook_detail(webhook, 0, reveal=True, operator=call.operator, secret=made.secret)
     change = describe_change(call, _target(webhook.webhook_id), None, webhook)
     return Answer(201, answer, {"ETag": etag(webhook)}, change)
 
@@ -53,7 +53,7 @@ async def list_(call: Call) -> Answer:
     )
     reveal = call.reveals(page.reveal)
     listed, more = cut(found, page.limit, lambda webhook: write_number(_LIST, webhook.webhook_key))
-    shown = [show_account_webhook(webhook, reveal=reveal) for webhook in listed]
+    shown = [show_account_webhook(webhook, reveal=reveal, operator=call.operator) for webhook in listed]
     return Answer(200, answers.WebhookList(data=shown, next_cursor=more))
 
 
@@ -64,7 +64,8 @@ async def get(call: Call) -> Answer:
         raise not_found("webhook")
     pending = await webhooks.count_pending(call.session, webhook.webhook_key)
     reveal = call.reveals(call.query(Reveal).reveal)
-    return Answer(200, show_webhook_detail(webhook, pending, reveal=reveal), {"ETag": etag(webhook)})
+    shown = show_webhook_detail(webhook, pending, reveal=reveal, operator=call.operator)
+    return Answer(200, shown, {"ETag": etag(webhook)})
 
 
 def _check_match(call: Call, webhook: StoredWebhook) -> None:
@@ -93,7 +94,7 @@ async def patch(call: Call) -> Answer:
         raise Problem(422, "invalid_request", f"{problems[0].path}: {problems[0].reason}")
     done = await registrations.patch_webhook(call.session, call.parts.registry, existing, request)
     pending = await webhooks.count_pending(call.session, done.webhook.webhook_key)
-    answer = show_webhook_detail(done.webhook, pending, reveal=True, secret=done.secret)
+    answer = show_webhook_detail(done.webhook, pending, reveal=True, operator=call.operator, secret=done.secret)
     change = describe_change(call, _target(done.webhook.webhook_id), done.before, done.webhook)
     return Answer(200, answer, {"ETag": etag(done.webhook)}, change)
 

@@ -152,6 +152,26 @@ async def test_unreachable_names_look_alike_to_tenants(api, database):
     assert (tenants["class"], tenants["latency_ms"], tenants["status"]) == ("unreachable_name", None, None)
 
 
+async def test_why_a_name_is_unreachable_only_operators_are_told(api):
+    hook = await make(api, url="http://nowhere.example/", signing="hmac")
+    await api.put("/v1/batches/nov/webhook", {"url": URL_1})
+    await api.fetch(
+        "INSERT INTO webhook_health (webhook_key, last_error) SELECT webhook_key, 'dns_error nxdomain' FROM webhooks"
+    )
+    tenant = api.as_key(await api.make_key("write"))
+    path = f"/v1/webhooks/{hook['webhook_id']}"
+    for caller, told in ((api, "dns_error nxdomain"), (tenant, "unreachable_name")):
+        shown = [(await caller.get(path)).json, (await caller.get("/v1/batches/nov/webhook")).json]
+        shown += (await caller.get("/v1/webhooks")).json["data"]
+        shown += [
+            (await caller.call("PATCH", path, {"description": told})).json,
+            (await caller.post(f"{path}/pause")).json,
+        ]
+        shown.append((await caller.put("/v1/batches/nov/webhook", {"url": URL_1, "description": told})).json)
+        assert [each["last_error"] for each in shown] == [told] * 7
+    assert "last_error" not in str(await api.fetch("SELECT before, after FROM audit_log"))
+
+
 async def test_events_in_every_form(api):
     event = api.event("job.queued", "j1", "nov")
     single = await api.post("/v1/events", event)

@@ -35,6 +35,7 @@ from service.domain.outbound import OutboundRequest, Route
 from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
 from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace
+from service.domain.webhooks import OPERATIONAL_TYPES
 from service.ports import Tell
 
 OWN_FAULT_WAIT: Final = 5.0
@@ -264,6 +265,7 @@ class Attempts:
                 entry,
                 now.timestamp(),
                 describe_outcome(outcome),
+                operational=row.type in OPERATIONAL_TYPES,
                 hold_until=decision.hold_until,
                 disable=decision.disable,
             )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from service.delivery.catalog import Catalog
 from service.delivery.entries import Entry
@@ -29,7 +29,10 @@ STOPPING: Final = 2.0  # seconds for which a webhook rests here while it is bein
 
 @dataclass(slots=True)
 class Shown:
-    """What attempts of one webhook showed since the last write. Instants are seconds since 1970."""
+    """What attempts of one webhook showed since the last write. Instants are seconds since 1970.
+
+    ``operational``: no attempt of a delivery about work has failed.
+    """
 
     entry: Entry
     results: list[tuple[bool, float]] = field(default_factory=list)
@@ -37,6 +40,14 @@ class Shown:
     hold_until: float = 0.0
     clears_hold: bool = False
     error: str | None = None
+    operational: bool = True
+
+
+class Disabling(NamedTuple):
+    """Why a webhook is to be disabled. ``untold``: operational deliveries have shown it, which cause no others."""
+
+    reason: DisableReason
+    untold: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,7 @@ class HealthChange:
     last_success: float | None = None
     last_failure: float | None = None
     last_error: str | None = None
-    disable: DisableReason | None = None
+    disable: Disabling | None = None
     events: tuple[HealthEvent, ...] = ()
 
 
@@ -113,11 +124,19 @@ class Observations:
             shown.clears_hold, shown.hold_until = True, 0.0
 
     def note_failure(
-        self, entry: Entry, epoch: float, error: str, *, hold_until: datetime | None, disable: DisableReason | None
+        self,
+        entry: Entry,
+        epoch: float,
+        error: str,
+        *,
+        operational: bool,
+        hold_until: datetime | None,
+        disable: DisableReason | None,
     ) -> None:
         """An attempt failed. ``hold_until``: the receiver asked the whole webhook to wait."""
         shown = self._note(entry, delivered=False, epoch=epoch)
         shown.error = error
+        shown.operational = shown.operational and operational
         if hold_until is not None:
             shown.hold_until = max(shown.hold_until, hold_until.timestamp())
             self._adopt(entry, entry.health, max(entry.held_until, shown.hold_until))
@@ -191,6 +210,7 @@ class Observations:
             older.hold_until = newer.hold_until if newer.clears_hold else max(older.hold_until, newer.hold_until)
             older.clears_hold = older.clears_hold or newer.clears_hold
             older.error = newer.error or older.error
+            older.operational = older.operational and newer.operational
         self._shown = shown
 
     def _adopt_changes(self, shown: dict[int, Shown], changed: dict[int, HealthChange]) -> None:
@@ -247,13 +267,13 @@ def apply_shown(row: HealthRow, shown: Shown, rules: HealthRules) -> HealthChang
         health, events = observation.health, observation.events
         moves += (event for event in events if event is not HealthEvent.DISABLE)
     held = None if shown.clears_hold else row.held_until
-    failing = DisableReason.FAILING if HealthEvent.DISABLE in events else None
+    reason = shown.disable or (DisableReason.FAILING if HealthEvent.DISABLE in events else None)
     return HealthChange(
         health=health,
         held_until=max(held or 0.0, shown.hold_until) or None,
         last_success=max((epoch for delivered, epoch in shown.results if delivered), default=None),
         last_failure=max((epoch for delivered, epoch in shown.results if not delivered), default=None),
         last_error=shown.error,
-        disable=(shown.disable or failing) if row.enabled else None,
+        disable=Disabling(reason, shown.operational) if row.enabled and reason else None,
         events=tuple(moves),
     )

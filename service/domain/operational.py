@@ -20,13 +20,14 @@ SOURCE = "webhookd"
 
 @dataclass(frozen=True, slots=True)
 class WebhookDisabled:
-    """A webhook that was disabled, once per outage."""
+    """A webhook that was disabled, once per outage. ``untold``: by operational deliveries, which cause no others."""
 
     tenant_id: str
     webhook_id: str
     url_host: str
     reason: str
     at: datetime
+    untold: bool = False
 
     @property
     def type(self) -> str:

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import orjson
 
-from service.delivery.observing import Disabled, HealthChange, HealthRow
+from service.delivery.observing import Disabled, Disabling, HealthChange, HealthRow
 from service.domain.health import Breaker, Health
-from service.domain.webhooks import DisableReason, Standing, WebhookState, describe_standing
+from service.domain.webhooks import Standing, WebhookState, describe_standing
 from service.store.codes import BreakerCode, WebhookStateCode
 from service.store.database import Database, Row, Session
 from service.store.statements import columns
@@ -115,11 +115,11 @@ async def _disable(session: Session, stopping: Sequence[tuple[Row, HealthChange]
     if not stopping:
         return []
     now: datetime = await session.value("transaction_now")
-    rows = ((row["webhook_key"], row["revision"], reason, _describe(reason, now)) for row, reason in _reasons(stopping))
-    stopped = {row["webhook_key"] for row in await session.fetch("webhooks_disable", *columns(rows, 4))}
+    rows = (_disabled_row(row, wanted, now) for row, wanted in _list_disablings(stopping))
+    stopped = {row["webhook_key"] for row in await session.fetch("webhooks_disable", *columns(rows, 5))}
     disabled = [
-        Disabled(row["webhook_key"], row["webhook_id"], row["tenant_id"], row["origin"], reason)
-        for row, reason in _reasons(stopping)
+        Disabled(row["webhook_key"], row["webhook_id"], row["tenant_id"], row["origin"], wanted.reason)
+        for row, wanted in _list_disablings(stopping)
         if row["webhook_key"] in stopped
     ]
     for each in disabled:
@@ -128,9 +128,10 @@ async def _disable(session: Session, stopping: Sequence[tuple[Row, HealthChange]
     return disabled
 
 
-def _reasons(stopping: Sequence[tuple[Row, HealthChange]]) -> list[tuple[Row, DisableReason]]:
+def _list_disablings(stopping: Sequence[tuple[Row, HealthChange]]) -> list[tuple[Row, Disabling]]:
     return [(row, change.disable) for row, change in stopping if change.disable is not None]
 
 
-def _describe(reason: DisableReason, now: datetime) -> str:
-    return describe_standing(Standing(WebhookState.DISABLED, reason), now)
+def _disabled_row(row: Row, wanted: Disabling, now: datetime) -> tuple[object, ...]:
+    detail = describe_standing(Standing(WebhookState.DISABLED, wanted.reason), now)
+    return (row["webhook_key"], row["revision"], wanted.reason, detail, wanted.untold)

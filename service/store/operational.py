@@ -122,13 +122,15 @@ class OperationalStore:
 
 def _subscribed(event: OperationalEvent, subscribers: Any) -> list[Subscriber]:
     """Account webhooks of the tenant that name the type, but for the one that it is about."""
+    if isinstance(event, WebhookDisabled) and event.untold:
+        return []
     return [s for s in subscribers if s.webhook_id != event.webhook_id and matches(s.filters, event.type, None, None)]
 
 
 def _disabled(row: Any) -> WebhookDisabled:
-    return WebhookDisabled(
-        row["tenant_id"], row["webhook_id"], _host(row["origin"]), row["state_reason"] or "", row["state_at"]
-    )
+    reason = row["state_reason"] or ""
+    host = _host(row["origin"])
+    return WebhookDisabled(row["tenant_id"], row["webhook_id"], host, reason, row["state_at"], row["untold"])
 
 
 def _exhausted(row: Any) -> DeliveryExhausted:

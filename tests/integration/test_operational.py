@@ -13,8 +13,11 @@ from service.ports import StoreUnavailable
 from service.store.operational import OperationalStore
 from service.upkeep.operational import OperationalNews
 from tests.support.api import URL_1, URL_2, running_api
+from tests.support.delivering import Queue, deliver
+from tests.support.receivers import answering, receive
 
 PATH = "/v1/webhooks"
+GONE = b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"
 
 
 @pytest.fixture
@@ -156,3 +159,20 @@ async def test_operational_and_test_deliveries_that_are_given_up_cause_none(api)
     assert await api.value("SELECT count(*) FROM deliveries_done") == 3
     await news_for_subscribers(api).run_once()
     assert await api.value("SELECT count(*) FROM deliveries") == 0
+
+
+@pytest.mark.parametrize(("type_", "told"), [("delivery.exhausted", []), ("extraction.completed", ["whk_2"])])
+async def test_an_operational_delivery_disables_its_webhook_without_a_word_to_others(api, database, type_, told):
+    await api.post(PATH, {"id": "whk_2", "url": URL_1, "event_types": ["webhook.disabled"]})
+    async with receive(answering(GONE)) as receiver, Queue(database) as queue, deliver(database):
+        hook = await queue.webhook(receiver.url())
+        await queue.deliveries(hook, type=type_, scope=2 if told == [] else 1, extra=3 if told == [] else 0)
+        await queue.wait("webhooks", "webhook_key = $1 AND state = 2 AND state_reason = 'gone'", hook)
+    await news_for_subscribers(api).run_once()
+    rows = await api.fetch(
+        "SELECT webhook_id FROM deliveries JOIN webhooks USING (webhook_key) WHERE type = 'webhook.disabled'"
+    )
+    assert [row["webhook_id"] for row in rows] == told
+    topic = Sent()
+    await OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send).run_once()
+    assert [event.type for event in topic.events] == ["webhook.disabled"]

@@ -107,6 +107,7 @@ CREATE TABLE webhooks (
     state_reason text,
     state_detail text,
     state_at timestamptz NOT NULL DEFAULT now(),
+    untold boolean NOT NULL DEFAULT false,  -- disabled by operational deliveries: no subscriber is told
     revision bigint NOT NULL DEFAULT 1,
     url bytea NOT NULL,                   -- sealed
     url_hash bytea NOT NULL,              -- keyed hash: equality without the clear text

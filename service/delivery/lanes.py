@@ -114,6 +114,12 @@ class Lane:
         return bool(self.rows) and not self.parked and self.tokens != 0 and self.in_flight < self.cap
 
     @property
+    def full(self) -> bool:
+        """Whether one more delivery would wait for the lane's own limits, whoever else waits."""
+        ahead = len(self.rows)
+        return self.in_flight + ahead >= self.cap or (self.tokens is not None and ahead >= self.tokens)
+
+    @property
     def buffer(self) -> int:
         """How many deliveries may wait here."""
         if self.standing is not Standing.PROVEN:

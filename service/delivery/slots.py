@@ -50,6 +50,7 @@ class Slots:
     def add(self, row: ReadyDelivery, terms: LaneTerms) -> Lane:
         """Let a delivery wait for its turn."""
         lane = self._roster.enter(row, terms)
+        row.waited_for_limits = row.waited_for_limits or lane.full
         self._wait(lane, row)
         self._list(lane)
         return lane

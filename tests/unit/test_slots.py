@@ -154,6 +154,42 @@ def test_an_attempt_that_starts_again_is_slow_once():
     assert slots.unproven.slow == 1
 
 
+@pytest.mark.parametrize(
+    ("terms", "waits"),
+    [
+        (proven(limit=2), [False, False, True, True]),
+        (proven(limit=9), [False, False, False, False]),
+        (proven(limit=9, allowance=1), [False, True, True, True]),
+        (new(limit=9), [False, True, True, True]),
+        (proven(limit=9, rated=True), [True, True, True, True]),
+    ],
+    ids=["max_in_flight", "free", "health", "unproven", "rate"],
+)
+def test_what_waits_for_its_lanes_own_limits_is_known_by_that(terms, waits):
+    slots = Slots(1)
+    fill(slots, 2, 1, proven(host="busy"))
+    slots.take(0.0)  # no slot is free: that is no limit of the lane's
+    rows = [make_row() for _ in waits]
+    for row in rows:
+        slots.add(row, terms)
+    assert [row.waited_for_limits for row in rows] == waits
+
+
+def test_attempts_that_run_count_for_a_lanes_limits_too():
+    slots = Slots(100)
+    fill(slots, 1, 2, proven(limit=2))
+    first, _ = take_all(slots)
+    row = make_row()
+    slots.add(row, proven(limit=2))
+    assert row.waited_for_limits
+    slots.done(first, Standing.PROVEN)
+    taken = slots.take(0.0)
+    slots.done(taken, Standing.PROVEN)
+    row = make_row()
+    slots.add(row, proven(limit=2))
+    assert not row.waited_for_limits
+
+
 def test_slow_suspects_hold_a_quarter_of_the_slots_and_slow_new_lanes_half():
     slots = Slots(8)
     for lane in range(8):

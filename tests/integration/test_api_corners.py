@@ -32,6 +32,21 @@ async def test_one_shots_are_listed_paused_and_otherwise_left_alone(api):
     assert (await api.post(path + "/replay", replay)).status == 202
 
 
+async def test_equal_one_shot_urls_of_a_tenant_share_one_hidden_webhook(api):
+    for job, url in (("j1", ONE_SHOT), ("j2", ONE_SHOT), ("j3", ONE_SHOT + "x")):
+        await api.send(api.event("job.completed", job, status="succeeded", webhook_url=url))
+    other = api.as_tenant("t2")
+    await other.send(other.event("job.completed", "j1", status="succeeded", webhook_url=ONE_SHOT))
+    by_job = {each["job_id"]: each["webhook_id"] for each in await api.deliveries()}
+    (theirs,) = await other.deliveries()
+    assert by_job["j1"] == by_job["j2"] != by_job["j3"]
+    assert theirs["webhook_id"] not in by_job.values()
+    assert len((await api.get("/v1/webhooks?kind=one_shot")).json["data"]) == 2
+    await api.send(api.event("job.completed", "j1", status="succeeded", generation=2, webhook_url=ONE_SHOT))
+    states = {(each["job_id"], each["generation"]): each["state"] for each in await api.deliveries()}
+    assert states == {("j1", 1): "superseded", ("j1", 2): "held", ("j2", 1): "held", ("j3", 1): "held"}
+
+
 @pytest.mark.parametrize("url", ["https://[secret", "https://u:secret@r.example/", "secret"])
 async def test_a_one_shot_url_that_is_none_is_listed_without_its_secrets(api, url):
     await api.send(api.event("job.completed", "j1", status="succeeded", webhook_url=url))

@@ -8,6 +8,7 @@ from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.cursors import read_number, write_number
 from service.api.models import DeliveryPage, Redeliver
+from service.api.news import tell_delivery
 from service.api.problems import not_found
 from service.api.views import show_delivery, show_delivery_detail
 from service.store import delivery_views, redelivering
@@ -53,9 +54,12 @@ async def get(call: Call) -> Answer:
 async def redeliver(call: Call) -> Answer:
     """Ask for one extra attempt now."""
     force = call.body(Redeliver).force
+    before = await _find(call)
     await redelivering.redeliver(call.session, call.tenant_id, delivery_id(call), force=force)
-    change = Change(f"delivery {call.path['delivery_id']}", None, {"force": force})
-    return Answer(202, show_delivery(await _find(call), operator=call.operator), change=change)
+    after = await _find(call)
+    news = (tell_delivery("delivery_redelivered", before, after),)
+    change = Change(f"delivery {call.path['delivery_id']}", None, {"force": force}, news=news)
+    return Answer(202, show_delivery(after, operator=call.operator), change=change)
 
 
 async def cancel(call: Call) -> Answer:
@@ -63,5 +67,8 @@ async def cancel(call: Call) -> Answer:
     before = await _find(call)
     await redelivering.cancel(call.session, call.tenant_id, before.delivery_id)
     call.parts.registry.finished("canceled", 1)
-    change = Change(f"delivery {call.path['delivery_id']}", {"state": before.state}, {"state": "canceled"})
-    return Answer(200, show_delivery(await _find(call), operator=call.operator), change=change)
+    after = await _find(call)
+    news = (tell_delivery("delivery_canceled", before, after),)
+    target = f"delivery {call.path['delivery_id']}"
+    change = Change(target, {"state": before.state}, {"state": "canceled"}, news=news)
+    return Answer(200, show_delivery(after, operator=call.operator), change=change)

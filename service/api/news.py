@@ -1,4 +1,5 @@
-"""What a write changed of a webhook, as log lines: one for each state that it enters, one for its settings.
+"""What a write changed, as log lines: of a webhook one for each state that it enters and one for its settings, of a delivery
+and an operator pause one.
 
 Belongs here: names and fields of these lines, which hold no URL but the origin, no secret and no header value. Does not
 belong here: the audit entry (``views``) and writing the lines, which follows the commit (``dispatch``).
@@ -10,6 +11,8 @@ from dataclasses import fields
 
 from service.api.calls import Call, News
 from service.domain.webhooks import WebhookSettings, WebhookState
+from service.store.delivery_views import SeenDelivery
+from service.store.operator_pauses import PauseTarget
 from service.store.webhooks import StoredWebhook
 
 _ENTERED = {
@@ -51,6 +54,30 @@ def tell_webhook(call: Call, event: str, webhook: StoredWebhook, **more: object)
             **more,
         },
     )
+
+
+def tell_delivery(event: str, before: SeenDelivery, after: SeenDelivery) -> News:
+    """One line about a delivery."""
+    about = {"batch": after.batch_name, "job_id": after.job_id}
+    return News(
+        event,
+        {
+            "delivery_id": f"dlv_{after.delivery_id}",
+            "message_id": after.message_id,
+            "webhook_id": after.webhook_id,
+            **{name: value for name, value in about.items() if value is not None},
+            "was": before.state,
+            "state": after.state,
+            "reason": after.reason,
+            "attempts": after.attempts,
+        },
+    )
+
+
+def tell_pause(event: str, target: PauseTarget, reason: str | None) -> News:
+    """One line about an operator pause."""
+    about = {} if target.host is None else {"host": target.host}
+    return News(event, {"scope": target.scope, **about, "reason": reason})
 
 
 def _list_changed(before: StoredWebhook, after: StoredWebhook) -> list[str]:

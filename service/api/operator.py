@@ -5,6 +5,7 @@ from __future__ import annotations
 from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import PauseDelete, PausePost, Top
+from service.api.news import tell_pause
 from service.api.problems import Problem, not_found
 from service.store import operator_pauses, top_webhooks
 from service.store.database import Row
@@ -57,7 +58,8 @@ async def create_pause(call: Call) -> Answer:
     body = call.body(PausePost)
     target = _target(body)
     row, new = await operator_pauses.create_pause(call.session, target, body.reason, call.caller.key_id)
-    change = Change(f"pause {target.label}", None, {"reason": row["reason"]}, target.tenant_id)
+    news = (tell_pause("operator_paused", target, row["reason"]),) if new else ()
+    change = Change(f"pause {target.label}", None, {"reason": row["reason"]}, target.tenant_id, news)
     return Answer(201 if new else 200, _show(row), change=change)
 
 
@@ -68,4 +70,5 @@ async def delete_pause(call: Call) -> Answer:
     row = await operator_pauses.delete_pause(call.session, target)
     if row is None:
         raise not_found("pause")
-    return Answer(204, change=Change(f"pause {target.label}", {"reason": row["reason"]}, None, target.tenant_id))
+    news = (tell_pause("operator_pause_ended", target, row["reason"]),)
+    return Answer(204, change=Change(f"pause {target.label}", {"reason": row["reason"]}, None, target.tenant_id, news))

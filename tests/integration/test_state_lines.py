@@ -149,6 +149,38 @@ async def test_the_webhook_of_a_batch_is_told_with_the_batchs_name(api):
     assert {(fields["batch"], fields["kind"]) for _, fields in api.told} == {("nov", "batch")}
 
 
+async def test_what_is_done_to_a_delivery_is_told(api):
+    webhook_id = (await api.put("/v1/batches/nov/webhook", {"url": URL_1})).json["webhook_id"]
+    await api.finish("nov")
+    await api.send(api.event("job.completed", "j", status="succeeded", webhook_id="whk_none"))
+    missing, waiting = await api.deliveries()
+    path = f"/v1/deliveries/{waiting['delivery_id']}"
+    assert (await api.post(f"{path}/redeliver")).status == 202
+    assert (await api.post(f"{path}/cancel")).status == 200
+    assert (await api.post(f"{path}/cancel")).status == 409
+    await api.post("/v1/webhooks", {"id": "whk_none", "url": URL_1})
+    assert (await api.post(f"/v1/deliveries/{missing['delivery_id']}/redeliver")).status == 202
+    told = [(event, fields) for event, fields in api.told if event.startswith("delivery_")]
+    assert names(told) == ["delivery_redelivered", "delivery_canceled", "delivery_redelivered"]
+    about = {"tenant_id": "t1", "delivery_id": waiting["delivery_id"], "message_id": waiting["message_id"]}
+    for _, fields in told[:2]:
+        assert about.items() <= fields.items()
+        assert (fields["webhook_id"], fields["batch"], bool(fields["key_id"])) == (webhook_id, "nov", True)
+    assert (told[1][1]["was"], told[1][1]["state"], told[1][1]["reason"]) == ("pending", "canceled", "by_request")
+    assert (told[2][1]["job_id"], told[2][1]["was"], "batch" in told[2][1]) == ("j", "failed", False)
+
+
+async def test_what_operators_pause_is_told(api):
+    for body in ({"tenant_id": "t1", "reason": "fire"}, {"host": "a.example"}, {"all": True}):
+        for status in (201, 200):
+            assert (await api.post("/v1/operator/pauses", body)).status == status
+    assert (await api.delete("/v1/operator/pauses?host=a.example")).status == 204
+    assert names(api.told) == ["operator_paused"] * 3 + ["operator_pause_ended"]
+    assert [fields["scope"] for _, fields in api.told] == ["tenant", "host", "all", "host"]
+    assert (api.told[0][1]["tenant_id"], api.told[0][1]["reason"]) == ("t1", "fire")
+    assert (api.told[3][1]["host"], bool(api.told[3][1]["key_id"])) == ("a.example", True)
+
+
 async def test_what_is_refused_or_answered_again_is_not_told(api):
     body = {"id": "whk_1", "url": URL_1}
     for expected in (201, 201):

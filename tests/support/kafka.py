@@ -17,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from service.tools.embedded import LAUNCHER
+from tests.support.certs import Authority, issue
 from tests.support.ports import find_free_port
 from tests.support.require import require_program
 from tests.support.stopping import wait_until_still
@@ -33,8 +34,13 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={listeners}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={directory}/broker.pem
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+{logins}
 log.dirs={directory}/data
 auto.create.topics.enable=true
 num.partitions=1
@@ -53,6 +59,14 @@ controlled.shutdown.enable=false
 broker.session.timeout.ms=1000
 broker.heartbeat.interval.ms=250
 """
+
+USER, PASSWORD = "webhookd", "s3cret-of-the-broker"
+_LOGINS = {
+    "plain": f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "scram-sha-256": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "scram-sha-512": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "oauthbearer": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+}
 
 
 def fetch_jars(mvn: str) -> Path:
@@ -81,8 +95,25 @@ class Kafka:
         self._settings = directory / "server.properties"
         self.port, controller_port = find_free_port(), find_free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        guarded = {protocol: f"127.0.0.1:{find_free_port()}" for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+        self.listeners = {"PLAINTEXT": self.bootstrap_servers, **guarded}
+        """By security protocol. SASL knows `USER` with `PASSWORD`, and takes any token that is unsecured."""
+        self.authority = Authority(directory)
         self._process: subprocess.Popen[bytes] | None = None
-        self._settings.write_text(SETTINGS.format(port=self.port, controller_port=controller_port, directory=directory))
+        leaf = issue("127.0.0.1", self.authority.root, names=("127.0.0.1",))
+        (directory / "broker.pem").write_bytes(leaf.key_pem() + leaf.pem())
+        self._settings.write_text(
+            SETTINGS.format(
+                listeners=",".join(f"{protocol}://{address}" for protocol, address in self.listeners.items()),
+                logins="\n".join(
+                    f"listener.name.{protocol}.{mechanism}.sasl.jaas.config={login}"
+                    for protocol in ("sasl_plaintext", "sasl_ssl")
+                    for mechanism, login in _LOGINS.items()
+                ),
+                controller_port=controller_port,
+                directory=directory,
+            )
+        )
         self._format()
 
     async def start(self) -> None:
@@ -143,7 +174,8 @@ class Kafka:
     def _format(self) -> None:
         cluster_id = secrets.token_urlsafe(16)
         options = ("format", "--cluster-id", f"A{cluster_id[1:]}", "--config", str(self._settings))
-        command = self._command("kafka.tools.StorageTool", *options)
+        users = (f"--add-scram=SCRAM-SHA-{bits}=[name={USER},password={PASSWORD}]" for bits in (256, 512))
+        command = self._command("kafka.tools.StorageTool", *options, *users)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,11 +1,15 @@
 """Starts that are refused, each with one clear line, and what the other commands say."""
 
+import asyncio
+import os
+
+import orjson
 import pytest
 from aiohttp import ClientSession
 
 from tests.e2e.story import completed, new_tenant
 from tests.support.postgres import connected
-from tests.support.service import OPERATOR_KEY, build_settings, run_program
+from tests.support.service import OPERATOR_KEY, PROGRAM, build_settings, run_program
 
 DATABASE = "postgresql://webhookd:s3cret-password@127.0.0.1:1/webhookd"
 
@@ -138,6 +142,24 @@ async def test_serve_embedded_needs_no_database_and_no_broker(tmp_path, new_serv
             await receiver.wait_for(run)
             receiver.arrivals[-1].verify(secret)
         assert await service.stop() == 0, service.tail()
+
+
+async def test_attempts_at_once_are_no_more_than_descriptors_allow(new_database):
+    settings = build_settings(await new_database(), max_in_flight=2000)
+    process = await asyncio.create_subprocess_exec(
+        *("/bin/sh", "-c", 'ulimit -n 600; exec "$0" serve', str(PROGRAM)),
+        env={"PATH": os.environ["PATH"], **settings},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(60):
+            line = {}
+            while line.get("event") != "max_in_flight_capped":
+                line = orjson.loads(await process.stderr.readline())
+    finally:
+        process.kill()
+        await process.wait()
+    assert (line["level"], line["slots"], line["descriptors"]) == ("warning", 300, 600)
 
 
 async def test_the_api_documents_itself(service):

@@ -195,9 +195,15 @@ class Announcer:
     async def _queue(
         self, announcement: Announcement, transaction: IngestTransaction, deliveries: Sequence[NewDelivery]
     ) -> None:
-        """Queue deliveries; those for which this process has room go in leased to it, to be sent from memory."""
-        reserve = self._handoff.reserve
-        reserved = {(d.message_id, d.webhook_key): (d, reserve(d) if d.held is None else None) for d in deliveries}
+        """Queue deliveries; those for which this process has room go in leased to it, to be sent from memory.
+
+        A message that was known before has the body that was stored then, which is not the one in memory.
+        """
+        reserve, now = self._handoff.reserve, transaction.now
+        reserved = {
+            (d.message_id, d.webhook_key): (d, reserve(d) if d.held is None and d.body_at == now else None)
+            for d in deliveries
+        }
         try:
             queued = await transaction.enqueue(
                 [d if lease is None else _leased(d, lease) for d, lease in reserved.values()]
@@ -205,7 +211,7 @@ class Announcer:
         except BaseException:
             self._cancel(lease for _, lease in reserved.values())
             raise
-        messages, now = {w.message.message_id: w.message for w in announcement.wanted}, transaction.now
+        messages = {w.message.message_id: w.message for w in announcement.wanted}
         for row in queued:
             key = (row.message_id, row.webhook_key)
             delivery, lease = reserved[key]

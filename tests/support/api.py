@@ -202,21 +202,21 @@ class NoReport:
         return lambda *args, **fields: None
 
 
-def build_events(database: Database, clock: SystemClock, tell: Tell) -> EventRequests:
+def build_events(database: Database, clock: SystemClock, tell: Tell, handoff: Any = None) -> EventRequests:
     profiles = load_profiles()
     rng = SystemRng()
     one_shots = OneShots(SEALER, loopback_policy(), lambda: "whk_" + rng.token(10).hex())
     store = PostgresIngestStore(database, RoutingCopy(), one_shots)
     settling = Settling(timedelta(seconds=2), timedelta(seconds=5))
     lines = TransactionLines(tell, tell, clock, rng, LineRules())
-    ingestor = Ingestor(store, profiles, build_announcer(profiles), settling, NoReport(), lines)
+    ingestor = Ingestor(store, profiles, build_announcer(profiles, handoff), settling, NoReport(), lines)
     age, kept = timedelta(hours=24), timedelta(days=400)
     reader = Reader(Parser(profiles), clock, notify_max_age=age, retention_state=kept)
     return EventRequests(reader, ingestor, NoReport())
 
 
-def build_announcer(profiles: Any) -> Announcer:
-    return Announcer(profiles, 256_000, NoEngine(lambda: None))
+def build_announcer(profiles: Any, handoff: Any = None) -> Announcer:
+    return Announcer(profiles, 256_000, handoff or NoEngine(lambda: None))
 
 
 def build_registry(clock: SystemClock, **more: Any) -> Registry:
@@ -226,7 +226,13 @@ def build_registry(clock: SystemClock, **more: Any) -> Registry:
 
 @asynccontextmanager
 async def running_api(
-    dsn: str, *, limits: ApiLimits | None = None, events: bool = True, bounds: Bounds | None = None, **registry: Any
+    dsn: str,
+    *,
+    limits: ApiLimits | None = None,
+    events: bool = True,
+    bounds: Bounds | None = None,
+    handoff: Any = None,
+    **registry: Any,
 ) -> AsyncIterator[Api]:
     """Serve the API on a free port; the client calls as the operator for tenant ``t1``."""
     clock = ApiClock()
@@ -245,7 +251,7 @@ async def running_api(
             limits=limits or many,
             operator_key=lambda: OPERATOR_KEY,
             tell=tell,
-            events=build_events(database, clock, tell) if events else None,
+            events=build_events(database, clock, tell, handoff) if events else None,
         )
         async with listening(build_api(parts), "api", "127.0.0.1", 0, bounds) as port:
             connection = await asyncpg.connect(dsn)

@@ -149,7 +149,7 @@ class Attempts:
         if obstacle is not None and not self._pass_obstacle(row, entry, obstacle):
             return False
         if row.body is None:
-            self._recorder.decide(end_without_attempt(row, entry, State.CANCELED, Reason.BY_REQUEST))
+            self._recorder.decide(end_without_attempt(row, entry, State.CANCELED, Reason.BODY_GONE))
             return False
         if self._catalog.pauses.match(entry):
             self._recorder.release(row)

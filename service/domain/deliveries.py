@@ -46,6 +46,7 @@ class Reason(StrEnum):
     BATCH_DELETED = "batch_deleted"
     WEBHOOK_DELETED = "webhook_deleted"
     BY_REQUEST = "by_request"
+    BODY_GONE = "body_gone"  # destroyed, or older than it is kept
 
 
 class Recall(StrEnum):

@@ -62,7 +62,7 @@ async def tell_of_runs(
     untold = [job for job in wanted if _message_id(job) not in known and not job.message_made]
     body_at = await session.value("transaction_now")
     made = await _make(session, profiles, untold, batches, body_at)
-    live = [row for row in known.values() if row["expunged_at"] is None]
+    live = [row for row in known.values() if row["has_body"]]
     last = page[-1]["job_id"] if len(page) == limit else ""
     return ToldRuns(len(ended), [*live, *(_as_row(message, body_at) for message in made)], made, last)
 

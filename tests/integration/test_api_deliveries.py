@@ -213,6 +213,27 @@ async def test_a_replay_of_what_is_missing_takes_the_newest_of_each(api):
     assert len(await api.deliveries()) == 1
 
 
+@pytest.mark.parametrize("which", ["failed", "all", "missing"])
+async def test_a_replay_leaves_out_what_has_no_body_any_more(api, which):
+    """Bodies and history age by partitions of their own: a row of either may outlive its body."""
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "first", "event_types": ["*"]})
+    await api.send(api.event("job.completed", "old", status="succeeded"))
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "all", "event_types": ["*"]})
+    await api.send(api.event("job.completed", "new", status="succeeded"))
+    await api.conclude(5, "exhausted")
+    before = await api.deliveries("?webhook=all")
+    await api.fetch("DELETE FROM message_bodies")
+    await api.send(api.event("job.completed", "kept", status="succeeded"))
+    await api.conclude(5, "exhausted", "job_id = 'kept'")
+    started = (await replay(api, which=which)).json["replay"]
+    await run_replays(api)
+    queued = await api.fetch("SELECT job_id FROM deliveries")
+    assert [row["job_id"] for row in queued] == ([] if which == "missing" else ["kept"])
+    assert (await api.get(f"/v1/replays/{started['replay_id']}")).json["queued"] == len(queued)
+    old = [d for d in await api.deliveries("?webhook=all") if d["job_id"] != "kept"]
+    assert old == before, "what had failed still says so"
+
+
 async def test_a_replay_makes_the_messages_of_runs_that_nobody_wanted(api):
     await api.finish("b0", "j0", status="failed")
     await api.finish("b0", "j0", generation=2)

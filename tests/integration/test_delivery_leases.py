@@ -220,7 +220,7 @@ async def test_our_own_fault_spends_no_retry(database, sender):
     assert role.watcher.faults == ["file_descriptors"]
 
 
-async def test_an_expunged_body_is_not_sent(database, sender):
+async def test_a_body_that_is_gone_is_not_sent(database, sender):
     async with Queue(database) as queue, deliver(database, sender=sender):
         hook = await queue.webhook("http://receiver.test/x", state=1)
         (delivery_id,) = await queue.deliveries(hook)
@@ -228,7 +228,7 @@ async def test_an_expunged_body_is_not_sent(database, sender):
         await queue.execute("DELETE FROM message_bodies")
         await queue.execute("UPDATE webhooks SET state = 0, revision = 2, changed_at = now()")
         await queue.execute("UPDATE deliveries SET state = 0, due_at = now()")
-        await queue.wait("deliveries_done", "delivery_id = $1 AND state = 7", delivery_id)
+        await queue.wait("deliveries_done", "delivery_id = $1 AND state = 7 AND reason = 'body_gone'", delivery_id)
 
 
 async def test_a_changed_revision_sends_waiting_deliveries_back_and_spares_the_webhook(database, sender):

@@ -1,5 +1,5 @@
--- The next $7 messages of a tenant, and which of them are the newest of their live batch or job and have no delivery
--- for the webhook.
+-- The next $7 messages of a tenant, and which of them are the newest of their live batch or job and have a body
+-- still and no delivery for the webhook.
 WITH page AS (
     SELECT *
     FROM messages AS m
@@ -24,6 +24,7 @@ SELECT
     ))
     AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.message_id = m.message_id AND d.webhook_key = $2)
     AND NOT EXISTS (SELECT FROM deliveries_done AS d WHERE d.message_id = m.message_id AND d.webhook_key = $2)
+    AND (SELECT true FROM message_bodies AS o WHERE o.message_id = m.message_id AND o.body_at = m.body_at LIMIT 1)
     AS missing
 FROM page AS m
 LEFT JOIN batches AS b ON b.batch_key = m.batch_key

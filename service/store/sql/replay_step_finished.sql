@@ -1,5 +1,5 @@
--- The next $3 finished deliveries of a webhook: those that are wanted go back into the queue with a fresh schedule, due
--- one after the other.
+-- The next $3 finished deliveries of a webhook: those that are wanted and have a body still go back into the queue with a
+-- fresh schedule, due one after the other.
 WITH page AS (
     SELECT d.delivery_id, d.finished_at, d.message_id, d.state, d.reason, d.created_at, d.extra
     FROM deliveries_done AS d
@@ -18,6 +18,7 @@ chosen AS (
         p.state = ANY ($4::smallint[]) AND ($5::text IS NULL OR p.reason = $5) AND p.created_at >= $6
         AND p.created_at < $7 AND p.extra <> 1
         AND NOT EXISTS (SELECT FROM deliveries AS o WHERE o.message_id = p.message_id AND o.webhook_key = $1)
+        AND (SELECT true FROM message_bodies AS o WHERE o.message_id = m.message_id AND o.body_at = m.body_at LIMIT 1)
 ),
 gone AS (
     DELETE FROM deliveries_done AS d

@@ -174,16 +174,37 @@ class Database:
 
 
 class translated:  # noqa: N801 - reads as a verb where it is used
-    """Context manager: asyncpg's many connection errors become StoreUnavailable, deadlocks become Conflict."""
+    """Context manager: asyncpg's many connection errors become StoreUnavailable, deadlocks become Conflict.
+
+    Either becomes the CancelledError that it replaced when the task was canceled meanwhile: the rollback of a canceled
+    transaction fails too when the database is away, and who waits for the task's end would wait for ever.
+    """
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Note how often the task was asked to end before: cleaning up after that has trouble of its own."""
+        self._asked = _count_cancellations()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         """Translate; everything else passes through."""
-        if error is None or isinstance(error, (StoreUnavailable, Conflict)):
+        trouble = _find_trouble(error)
+        if trouble is None:
             return
-        if isinstance(error, AGAIN):
-            raise Conflict(type(error).__name__) from error
-        if isinstance(error, AWAY) and not isinstance(error, ValueError):  # asyncpg's DataError is an InterfaceError
-            raise StoreUnavailable(type(error).__name__) from error
+        if _count_cancellations() > self._asked:
+            raise asyncio.CancelledError from error
+        if trouble is not error:
+            raise trouble from error
+
+
+def _find_trouble(error: BaseException | None) -> StoreUnavailable | Conflict | None:
+    if isinstance(error, (StoreUnavailable, Conflict)):
+        return error
+    if isinstance(error, AGAIN):
+        return Conflict(type(error).__name__)
+    if isinstance(error, AWAY) and not isinstance(error, ValueError):  # asyncpg's DataError is an InterfaceError
+        return StoreUnavailable(type(error).__name__)
+    return None
+
+
+def _count_cancellations() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -41,24 +41,34 @@ _SHOWN_BYTES = 4096
 _REPLAYED = 200  # letters of one reason that one call replays
 
 
+def parse_number(text: str) -> int:
+    """Read an id or a count: what the database's column can hold."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LAST_ID)) and 1 <= int(text) <= LAST_ID):
+        msg = f"must be a whole number from 1 to {LAST_ID}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="action")
     reasons = sorted(Reason)
     listing = commands.add_parser("list", help="list dead letters, newest first")
     listing.add_argument("--reason", choices=reasons)
-    listing.add_argument("--limit", type=int, default=_PAGE)
-    listing.add_argument("--before", type=int, default=LAST_ID, metavar="ID", help="go on after a page's last id")
+    listing.add_argument("--limit", type=parse_number, default=_PAGE)
+    listing.add_argument(
+        "--before", type=parse_number, default=LAST_ID, metavar="ID", help="go on after a page's last id"
+    )
     show = commands.add_parser("show", help="show one with its key, headers and value")
-    show.add_argument("id", type=int)
+    show.add_argument("id", type=parse_number)
     show.add_argument("--raw", action="store_true", help="write the value's bytes to the standard output, nothing else")
     replay = commands.add_parser("replay", help="put records through the pipeline again, after a fix")
-    replay.add_argument("id", type=int, nargs="*")
+    replay.add_argument("id", type=parse_number, nargs="*")
     replay.add_argument(
         "--reason", choices=reasons, help=f"all of this reason not replayed yet, oldest {_REPLAYED} first"
     )
     drop = commands.add_parser("drop", help="delete dead letters for good")
-    drop.add_argument("id", type=int, nargs="+")
+    drop.add_argument("id", type=parse_number, nargs="+")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,9 +81,7 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
         letters = DeadLetters(database)
         match arguments.action:
             case "list":
-                found = await letters.list_newest(
-                    max(1, arguments.limit), before=arguments.before, reason=arguments.reason
-                )
+                found = await letters.list_newest(arguments.limit, before=arguments.before, reason=arguments.reason)
                 print("\n".join(describe_summary(summary) for summary in found))
                 return 0
             case "show":

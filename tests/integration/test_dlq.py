@@ -1,5 +1,6 @@
 """`webhookd dlq`: list, show, replay through the real pipeline, drop."""
 
+import argparse
 from datetime import timedelta
 
 import pytest
@@ -116,3 +117,16 @@ async def make_partitions(store):
     from service.store.partitions import Partitions
 
     await Partitions(store).make_ahead()
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "9223372036854775808", "9" * 5000, "²", "1e3", ""])
+@pytest.mark.parametrize(
+    "arguments", [["list", "--limit"], ["list", "--before"], ["show"], ["replay"], ["drop"]], ids=" ".join
+)
+def test_a_number_that_no_column_holds_is_refused_in_a_line(arguments, number, capsys):
+    parser = argparse.ArgumentParser()
+    dlq.add_arguments(parser)
+    with pytest.raises(SystemExit) as refused:
+        parser.parse_args([*arguments, number])
+    assert refused.value.code == 2 and "Traceback" not in capsys.readouterr().err
+    assert parser.parse_args(["show", "9223372036854775807"]).id == 2**63 - 1

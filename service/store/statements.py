@@ -1,16 +1,22 @@
-"""The SQL statements, read once from ``sql/<name>.sql``: one statement a file, named like what runs it; and their rows."""
+"""The SQL statements, read at the start from ``sql/<name>.sql``: one a file, named like what runs it; and their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from importlib.resources import files
 
 
-@cache
+def _read_all() -> dict[str, str]:
+    found = (file for file in files("service.store").joinpath("sql").iterdir() if file.name.endswith(".sql"))
+    return {file.name.removesuffix(".sql"): file.read_text(encoding="utf-8") for file in found}
+
+
+_STATEMENTS = _read_all()  # all at once: a process whose files are replaced goes on with those that fit its code
+
+
 def statement(name: str) -> str:
-    """Return the text of ``sql/<name>.sql``. Raises FileNotFoundError for a name that does not exist."""
-    return files("service.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    """Return the text of ``sql/<name>.sql``. Raises KeyError for a name that does not exist."""
+    return _STATEMENTS[name]
 
 
 def columns(rows: Iterable[tuple[object, ...]], width: int) -> list[list[object]]:

@@ -44,10 +44,17 @@ class Ending(Protocol):
 
 
 class OpsApp:
-    """The three handlers."""
+    """The three handlers. What a probe finds out is a log line when it is not what the last one found."""
 
     def __init__(
-        self, metrics: Metrics, loops: Loops, stop: Ending, checks: Mapping[str, Check], seconds: float = CHECK_SECONDS
+        self,
+        metrics: Metrics,
+        loops: Loops,
+        stop: Ending,
+        checks: Mapping[str, Check],
+        seconds: float = CHECK_SECONDS,
+        *,
+        warn: Callable[..., object] = lambda *_, **__: None,
     ) -> None:
         """``checks`` are what readiness needs, by name; each has ``seconds``, and an exception counts as False."""
         self._metrics = metrics
@@ -55,6 +62,9 @@ class OpsApp:
         self._stop = stop
         self._checks = checks
         self._seconds = seconds
+        self._warn = warn
+        self._silent: set[str] = set()
+        self._failing: set[str] | None = None  # not known before it was ready once
 
     def build(self) -> web.Application:
         """The application with its routes."""
@@ -66,10 +76,11 @@ class OpsApp:
 
     async def livez(self, _: web.Request) -> web.Response:
         """``{"live": true, "silent": {}}``; 503 with the loops that are silent and since how many seconds."""
-        silent = self._loops.list_silent()
-        return _answer(
-            not silent, {"live": not silent, "silent": {name: round(age, 1) for name, age in silent.items()}}
-        )
+        silent = {name: round(age, 1) for name, age in self._loops.list_silent().items()}
+        if silent.keys() != self._silent:
+            self._silent = set(silent)
+            self._warn("loops_silent", silent=silent)
+        return _answer(not silent, {"live": not silent, "silent": silent})
 
     async def readyz(self, _: web.Request) -> web.Response:
         """``{"ready": true, "stopping": false, "checks": {"database": true}}``; 503 when stopping or one is false."""
@@ -78,7 +89,15 @@ class OpsApp:
         results = await asyncio.gather(*(self._passes(check) for check in asked.values()))
         checks = dict(zip(asked, results, strict=True))
         ready = not stopping and all(results)
+        self._tell_readiness({name for name, well in checks.items() if not well})
         return _answer(ready, {"ready": ready, "stopping": stopping, "checks": checks})
+
+    def _tell_readiness(self, failing: set[str]) -> None:
+        if self._failing is None:
+            self._failing = None if failing else set()
+        elif failing != self._failing:
+            self._failing = failing
+            self._warn("readiness_changed", failing=sorted(failing))
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Prometheus text, or OpenMetrics when the scraper asks for it."""

@@ -50,7 +50,7 @@ async def open_service(configuration: Configuration, roles: frozenset[str], stop
     async with AsyncExitStack() as stack:
         basics = await open_basics(stack, configuration)
         checks: dict[str, Any] = {}
-        ops = OpsApp(basics.telemetry, basics.heartbeats, stop, checks)
+        ops = OpsApp(basics.telemetry, basics.heartbeats, stop, checks, warn=basics.log.warning)
         settings = configuration.settings
         ops_port = await stack.enter_async_context(serve_ops(ops, settings.ops_host, settings.ops_port))
         checks["started"] = never_ready

@@ -40,6 +40,10 @@ class Ops:
         self.answers = {"database": True, "kafka": True}
         self.checks = {name: self._check(name) for name in self.answers}
         self.port = 0
+        self.told: list[tuple[object, ...]] = []
+
+    def warn(self, event: str, **fields: object) -> None:
+        self.told.append((event, *fields.values()))
 
     def _check(self, name: str):
         async def check() -> bool:
@@ -66,7 +70,7 @@ class Ops:
 @pytest.fixture
 async def ops():
     made = Ops()
-    app = OpsApp(made.telemetry, made.heartbeats, made.stop, made.checks, seconds=0.05)
+    app = OpsApp(made.telemetry, made.heartbeats, made.stop, made.checks, seconds=0.05, warn=made.warn)
     with blockbuster_ctx():
         async with serve_ops(app, HOST, 0) as made.port:
             yield made
@@ -101,6 +105,24 @@ async def test_one_check_that_fails_is_enough(ops, answer):
     assert body["checks"] == {"database": True, "kafka": False}
     ops.answers["kafka"] = True
     assert (await ops.get_json("/readyz"))[0] == 200
+
+
+async def test_what_changes_between_two_probes_is_told_once(ops):
+    ops.answers["database"] = False
+    await ops.get("/readyz")
+    assert ops.told == [], "it starts: it was never ready"
+    for database, kafka in ((True, True), (False, True), (False, True), (False, False), (True, True)):
+        ops.answers |= {"database": database, "kafka": kafka}
+        await ops.get("/readyz")
+    named = [("readiness_changed", failing) for failing in (["database"], ["database", "kafka"], [])]
+    assert ops.told == named
+    with ops.heartbeats.watch("claim", timedelta(seconds=30)) as beat:
+        ops.clock.seconds += 31.26
+        for _ in range(2):
+            await ops.get("/livez")
+        beat()
+        await ops.get("/livez")
+    assert ops.told[len(named) :] == [("loops_silent", {"claim": 31.3}), ("loops_silent", {})]
 
 
 async def test_a_process_that_stops_is_not_ready_but_alive(ops):

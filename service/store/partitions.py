@@ -15,6 +15,7 @@ from service.store.database import Database, Session
 
 PERIOD: Final = timedelta(weeks=1)
 AHEAD: Final = 3
+BEGUN_BEFORE: Final = timedelta(hours=1)  # not above the shortest retention: what is made would be dropped at once
 PARENTS: Final = ("message_bodies", "deliveries_done", "attempts")
 LOCK_TIMEOUT: Final = "2s"
 PER_MOVE: Final = 500
@@ -22,9 +23,9 @@ _FIRST: Final = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
 
 
 def list_periods(now: datetime, ahead: int = AHEAD) -> Iterator[tuple[datetime, datetime]]:
-    """The period before the one of ``now`` (for rows that were begun just before midnight), it, and those ahead."""
+    """The period of ``now`` and those ahead; first the one before while rows may have been begun in it."""
     current = _FIRST + (now - _FIRST) // PERIOD * PERIOD
-    for number in range(-1, ahead + 1):
+    for number in range(-1 if now - current < BEGUN_BEFORE else 0, ahead + 1):
         yield current + number * PERIOD, current + (number + 1) * PERIOD
 
 

@@ -4,7 +4,9 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from annotated_types import Ge
 
+from service.config.fields import Retention
 from service.lifecycle import Heartbeats, Stop, SystemClock
 from service.ports import StoreUnavailable
 from service.store.database import Database
@@ -100,11 +102,22 @@ async def test_partitions_are_made_three_periods_ahead_once(new_database):
         assert await partitions.count_ahead() == 3
 
 
-def test_periods_are_whole_weeks_around_now():
-    now = datetime(2026, 11, 30, 12, tzinfo=UTC)
-    periods = list(list_periods(now))
-    assert [ends - starts for starts, ends in periods] == [PERIOD] * 5
-    assert periods[1] == (datetime(2026, 11, 30, tzinfo=UTC), datetime(2026, 12, 7, tzinfo=UTC))
+def test_periods_are_whole_weeks_from_now_on():
+    monday = datetime(2026, 11, 30, tzinfo=UTC)
+    periods = list(list_periods(monday + timedelta(hours=12)))
+    assert [ends - starts for starts, ends in periods] == [PERIOD] * 4
+    assert periods[0] == (monday, datetime(2026, 12, 7, tzinfo=UTC))
+    just_before = list(list_periods(monday + timedelta(minutes=59)))
+    assert just_before[0] == (datetime(2026, 11, 23, tzinfo=UTC), monday), "rows were begun before midnight"
+
+
+@pytest.mark.parametrize("since", [timedelta(0), timedelta(minutes=59), timedelta(hours=1), timedelta(days=6)])
+def test_no_period_is_made_that_the_shortest_retention_drops(since):
+    now = datetime(2026, 11, 30, tzinfo=UTC) + since
+    (shortest,) = {
+        rule.ge for field in Retention.model_fields.values() for rule in field.metadata if isinstance(rule, Ge)
+    }
+    assert min(ends for _, ends in list_periods(now)) > now - shortest
 
 
 async def test_expired_partitions_are_dropped_after_what_is_needed_has_moved(new_database):

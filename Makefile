@@ -33,7 +33,7 @@ demo: $(STAMP) ## the whole main job on this machine: jobs finish, webhooks arri
 	@$(BIN)/webhookd demo $(DEMO_ARGS)
 
 test: $(STAMP) ## every test that this machine can run (PYTEST_ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(PYTEST_ARGS)
 
 survive: $(STAMP) ## faults under load with real processes, at length (needs java and mvn; PYTEST_ARGS="-k name")
 	@$(BIN)/python -m pytest tests/survive -m survive $(PYTEST_ARGS)

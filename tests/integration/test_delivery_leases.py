@@ -1,7 +1,7 @@
 """Leases, fencing, flags, holds, revisions, draining and outages."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -126,12 +126,8 @@ async def test_two_of_one_group_are_never_on_the_wire_together(database, sender)
 async def test_a_failed_redelivery_leaves_everything_as_it_was(database, sender):
     async with Queue(database) as queue, deliver(database, sender=sender):
         hook = await queue.webhook("http://receiver.test/x")
-        (waits,) = await queue.deliveries(hook)
-        await queue.execute(
-            """UPDATE deliveries SET attempts = 2, resume_state = 1, resume_due_at = now() + interval '1 hour'
-            WHERE delivery_id = $1""",
-            waits,
-        )
+        later = datetime.now(UTC) + timedelta(hours=1)
+        (waits,) = await queue.deliveries(hook, attempts=2, resume_state=1, resume_due_at=later)
         await sender.wait()
         sender.end(FAILED)
         await queue.wait(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
+import pytest
 
 from service.store.database import Database
 from service.store.statements import statement
@@ -29,7 +30,16 @@ def walk(explained: str) -> Iterator[dict[str, Any]]:
         left += node.get("Plans", ())
 
 
-async def test_a_backlog_in_a_queue_that_was_empty_is_claimed_lane_by_lane(database):
+@pytest.fixture
+async def no_autovacuum(database):
+    """Nothing is learnt of the queue while it fills."""
+    async with Queue(database) as queue:
+        await queue.execute("ALTER TABLE deliveries SET (autovacuum_enabled = off)")
+        yield
+        await queue.execute("ALTER TABLE deliveries RESET (autovacuum_enabled)")
+
+
+async def test_a_backlog_in_a_queue_that_was_empty_is_claimed_lane_by_lane(database, no_autovacuum):
     call = "EXECUTE claim (-9223372036854775808, 500, '{}', 4, 500, 7, 60.0)"
     types = "bigint, integer, jsonb, integer, integer, bigint, double precision"
     async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:

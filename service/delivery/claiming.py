@@ -6,24 +6,29 @@ claim (``engine``) and the statement (``service.store``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, Protocol
 
 from service.delivery.attempting import Attempts
+from service.delivery.backlog import Backlog
 from service.delivery.catalog import Catalog
 from service.delivery.crowding import Crowd
 from service.delivery.instants import Monotonic
 from service.delivery.observer import Observer
 from service.delivery.ready import ReadyDelivery
 from service.delivery.recording import Recorder
-from service.delivery.scanning import Scan
 from service.delivery.slots import Slots
+from service.ports import StoreUnavailable
 
 PER_CLAIM: Final = 500
 PER_UNKNOWN_LANE: Final = 4
 LANES_PER_CLAIM: Final = 500
+RECENT: Final = 2_000
+LANES_PER_PAGE: Final = 1_000
+FIRST_LANE: Final = -(2**63)
 FULL_LEASES: Final = 2.0
 
 
@@ -36,14 +41,16 @@ class TokenSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What is wanted: deliveries of lanes after ``after``, as many of each as ``rooms`` says, else ``default``.
+    """What is wanted: deliveries of ``lanes``, each from its instant on, and of lanes with something due since ``since``.
 
-    At most ``lane_limit`` lanes are looked at and ``limit`` deliveries leased, for ``lease`` seconds, which end at the
-    monotonic instant ``expires``.
+    The latter are looked for among the first ``recent`` deliveries due since then. Of each lane as many as ``rooms`` says,
+    else ``default``; ``limit`` of all, leased for ``lease`` seconds, which end at the monotonic instant ``expires``. Other
+    instants are seconds since 1970 by the database's clock.
     """
 
-    after: int
-    lane_limit: int
+    lanes: Mapping[int, float]
+    since: float
+    recent: int
     rooms: Mapping[int, int]
     default: int
     limit: int
@@ -51,12 +58,32 @@ class ClaimRequest:
     lease: float
     expires: float
 
+    def find_room(self, lane: int) -> int:
+        """How many deliveries of a lane are wanted."""
+        return self.rooms.get(lane, self.default)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What was leased. ``ends_at`` is the lane after which the scan is to go on, None when it saw the last one."""
+    """What was leased ``at`` an instant of the database's clock.
+
+    ``found`` are lanes with something due since the instant that was asked about, beside those that were named; ``cut``:
+    there may be others.
+    """
 
     rows: list[ReadyDelivery]
+    at: float
+    found: list[int]
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DueLanes:
+    """Lanes with something due ``at`` an instant, and since when; ``ends_at`` is where to go on, None: nowhere."""
+
+    lanes: list[int]
+    oldest: list[float]
+    at: float
     ends_at: int | None
 
 
@@ -65,6 +92,9 @@ class ClaimStore(Protocol):
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         """Lease due deliveries."""
+
+    async def list_lanes(self, after: int, limit: int) -> DueLanes:
+        """Look at so many lanes after ``after`` which have deliveries that wait for their instant."""
 
     async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
         """Renew leases that are still ours and unflagged; return the delivery ids of those."""
@@ -81,8 +111,8 @@ def draw_token(rng: TokenSource) -> int:
 class Claimer:
     """Brings due deliveries into the slots. One claim at a time.
 
-    ``took`` is how many the present round over all lanes has leased, ``passed`` how many lanes without room it has gone
-    past.
+    ``took`` is how many the last claim has leased, ``passed`` how many lanes without room it has found; ``cut``: there may be
+    lanes with something due that it did not find, so a survey should.
     """
 
     def __init__(
@@ -109,26 +139,40 @@ class Claimer:
         self.lease = lease
         self.took = 0
         self.passed = 0
-        self._scan = Scan()
+        self.cut = False
+        self._backlog = Backlog()
         self._shed: dict[Crowd, set[int]] = {}
 
-    async def claim(self) -> bool:
-        """Claim once. True when the round over all lanes goes on. Raises StoreUnavailable or Conflict."""
+    async def claim(self, *, everywhere: bool) -> bool:
+        """Claim once from lanes that are behind, or from all; True when there is more to be had at once.
+
+        Raises StoreUnavailable or Conflict.
+        """
         for crowd in self._find_eased():
             del self._shed[crowd]
+        self.took = self.passed = 0
+        self.cut = False
         limit = min(PER_CLAIM, self._slots.buffer.free)
         if limit <= 0 or self._catalog.pauses.everything:
-            self.took = self.passed = 0
             return False
-        self._scan.begin()
-        request = self._build_request(limit)
-        claimed = await self._store.claim(request)
+        request = self._build_request(limit, RECENT if everywhere else 0)
+        if not everywhere and not request.lanes:
+            return False
+        self._backlog.ask(request.lanes)
+        claimed = await self._claim(request)
         self._observer.deliveries_claimed(len(claimed.rows))
-        lanes = [row.lane for row in claimed.rows]
-        more = self._scan.note(lanes, claimed.ends_at, limit, request.rooms, request.default)
-        self.took, self.passed = self._scan.took, list(request.rooms.values()).count(0)
+        more = self._take_note(request, claimed)
         await self.let_in(claimed.rows, shed=True)
         return more
+
+    async def survey(self) -> None:
+        """Find all lanes with something due, however old. Raises StoreUnavailable or Conflict."""
+        page = first = await self._store.list_lanes(FIRST_LANE, LANES_PER_PAGE)
+        self._backlog.note_lanes(page.lanes, page.oldest)
+        while page.ends_at is not None:
+            page = await self._store.list_lanes(page.ends_at, LANES_PER_PAGE)
+            self._backlog.note_lanes(page.lanes, page.oldest)
+        self._backlog.pass_by(first.at)
 
     async def let_in(self, rows: Sequence[ReadyDelivery], *, shed: bool = False) -> None:
         """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to.
@@ -175,11 +219,11 @@ class Claimer:
 
     def is_behind(self, lane: int) -> bool:
         """Whether older deliveries of a lane are likely to wait in the database."""
-        return self._scan.is_behind(lane)
+        return lane in self._backlog
 
     def mark_behind(self, lane: int) -> None:
         """A delivery of this lane goes into the database without a lease."""
-        self._scan.mark(lane)
+        self._backlog.mark(lane)
 
     def wants_more(self, lane: int) -> bool:
         """Whether there is room again for deliveries that were left in the database, of this lane or one like it."""
@@ -203,15 +247,39 @@ class Claimer:
         entry = self._catalog.find(row.webhook_key)
         return entry is None or entry.revision < row.revision
 
-    def _build_request(self, limit: int) -> ClaimRequest:
+    def _build_request(self, limit: int, recent: int) -> ClaimRequest:
         rooms = self._slots.list_rooms() | dict.fromkeys(chain(self._catalog.closed_lanes, *self._shed.values()), 0)
+        default = min(PER_UNKNOWN_LANE, self._slots.buffer.per_lane)
+        roomy = ((lane, since) for lane, since in self._backlog if rooms.get(lane, default))
         return ClaimRequest(
-            after=self._scan.after,
-            lane_limit=LANES_PER_CLAIM,
+            lanes=dict(islice(roomy, LANES_PER_CLAIM)),
+            since=self._backlog.since,
+            recent=recent,
             rooms=rooms,
-            default=min(PER_UNKNOWN_LANE, self._slots.buffer.per_lane),
+            default=default,
             limit=limit,
             token=draw_token(self._rng),
             lease=self.lease,
             expires=self._clock.monotonic() + self.lease,
         )
+
+    async def _claim(self, request: ClaimRequest) -> Claimed:
+        try:
+            return await self._store.claim(request)
+        except StoreUnavailable:
+            self._backlog.forget_instants()
+            raise
+
+    def _take_note(self, request: ClaimRequest, claimed: Claimed) -> bool:
+        """Learn which lanes are behind; True when the claim was full, or could not name all of them."""
+        counts = Counter(row.lane for row in claimed.rows)
+        asked = [*request.lanes, *claimed.found]
+        full = len(claimed.rows) >= request.limit
+        looked = max(place for place, lane in enumerate(asked) if lane in counts) if full else len(asked)
+        emptied = {lane for lane in asked[:looked] if counts[lane] < request.find_room(lane)}
+        self._backlog.note(emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
+        self.cut = claimed.cut and request.recent > 0
+        if request.recent and not claimed.cut:
+            self._backlog.advance(claimed.at)
+        self.took, self.passed = len(claimed.rows), sum(not request.find_room(lane) for lane in claimed.found)
+        return full or len(request.lanes) == LANES_PER_CLAIM

@@ -36,6 +36,8 @@ SOON: Final = 0.02
 BACK_OFF: Final = 0.25
 IN_VAIN: Final = 3.0
 WORTH: Final = 4
+SURVEY: Final = 10.0
+SELDOM: Final = 20.0
 LAST_WRITES: Final = 2.5
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -77,10 +79,13 @@ class Engine:
         self._parts = parts
         self._slots = parts.slots
         self._crew = Crew(parts.slots, parts.attempts, parts.clock, self._may_start)
-        self._due = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._everywhere = True
+        self._looked_at = float("-inf")
+        self._unseen = asyncio.Event()
         self._changed = asyncio.Event()
         self._arrived = asyncio.Event()
-        self._alarm = Alarm(self._due.set)
+        self._alarm = Alarm(self._claim_everywhere)
         self._starved = False
         self._running = False
         self._connect()
@@ -132,6 +137,7 @@ class Engine:
         """Loops that bring in new work."""
         return {
             "claiming": self._keep_claiming,
+            "surveying": self._keep_surveying,
             "listening": self._keep_listening,
             "leases": self._keep_leases,
             "rates": self._keep_drawing,
@@ -145,7 +151,7 @@ class Engine:
         parts.handoff.may_send = self.may_send
         parts.handoff.on_ready = crew.wake
         parts.handoff.on_arrival = self._arrived.set
-        parts.handoff.on_due = self._due.set
+        parts.handoff.on_due = self._claim_everywhere
         parts.recorder.on_written = self._written
         parts.recorder.on_planned = self._plan_at
         parts.observations.on_health = self._apply_health
@@ -153,12 +159,17 @@ class Engine:
 
     # --- claiming -------------------------------------------------------------------------------------------------
 
+    def _claim_everywhere(self) -> None:
+        """Something may be due anywhere."""
+        self._everywhere = True
+        self._wanted.set()
+
     async def _keep_claiming(self) -> None:
         spent = 0.0
         while True:
             beat()
-            await wait_at_most(self._due, POLL)
-            self._due.clear()
+            await wait_at_most(self._wanted, POLL)
+            self._wanted.clear()
             if not self.may_send():
                 await wait_at_most(self._changed, BACK_OFF)
                 continue
@@ -167,7 +178,7 @@ class Engine:
                 more = await self._claim()
             except (StoreUnavailable, Conflict):
                 await asyncio.sleep(BACK_OFF)
-                self._due.set()
+                self._claim_everywhere()
                 continue
             spent += self._parts.clock.monotonic() - began
             if not more:
@@ -175,22 +186,44 @@ class Engine:
                 spent = 0.0
 
     async def _claim(self) -> bool:
-        """Claim once, and plan the next time; whether the round over all lanes goes on."""
-        more = await self._parts.claimer.claim()
+        """Claim once, and plan the next time; whether there is more to be had at once."""
+        claimer = self._parts.claimer
+        now = self._parts.clock.monotonic()
+        everywhere = self._everywhere or now >= self._looked_at + POLL
+        if everywhere:
+            self._everywhere, self._looked_at = False, now
+        more = await claimer.claim(everywhere=everywhere)
         self._crew.wake()
         self._starved = not self._slots.buffer.free
+        if claimer.cut:
+            self._unseen.set()
         if more:
-            self._due.set()
-        elif self._parts.claimer.took:
-            self._plan(SOON)
-        else:
-            self._plan(await self._parts.claims.find_wait())
+            self._wanted.set()
+        if everywhere:
+            self._plan(SOON if claimer.took else await self._parts.claims.find_wait())
         return more
 
     async def _rest(self, spent: float) -> None:
-        """After a round that brought little for the lanes that it went past: that is dear, and may be so for long."""
+        """After a claim that brought little for the lanes that it went past: that is dear, and may be so for long."""
         if self._parts.claimer.took <= self._parts.claimer.passed // WORTH:
             await asyncio.sleep(min(BACK_OFF, IN_VAIN * spent))
+
+    async def _keep_surveying(self) -> None:
+        """Find what claims do not: lanes behind many others, and what was due long before its transaction ended."""
+        spent = 0.0
+        while True:
+            await wait_at_most(self._unseen, max(SURVEY, SELDOM * spent))
+            self._unseen.clear()
+            began = self._parts.clock.monotonic()
+            try:
+                await self._parts.claimer.survey()
+            except (StoreUnavailable, Conflict):
+                self._unseen.set()
+                await asyncio.sleep(BACK_OFF)
+                continue
+            self._wanted.set()
+            spent = self._parts.clock.monotonic() - began
+            await rest(IN_VAIN * spent)
 
     def _plan(self, seconds: float | None) -> None:
         """Claim again after so long, or earlier if that was planned already."""
@@ -203,11 +236,13 @@ class Engine:
     def _look_for_room(self, lane: int) -> None:
         """After an attempt: claim when there is room for what had to be left in the database."""
         buffer = self._slots.buffer
-        if self._parts.claimer.wants_more(lane) or (self._starved and buffer.free * 4 >= buffer.size):
-            self._due.set()
+        if self._starved and buffer.free * 4 >= buffer.size:
+            self._claim_everywhere()
+        elif self._parts.claimer.wants_more(lane):
+            self._wanted.set()
 
     async def _keep_listening(self) -> None:
-        handlers = {DUE_CHANNEL: self._due.set, WEBHOOKS_CHANNEL: self._changed.set}
+        handlers = {DUE_CHANNEL: self._claim_everywhere, WEBHOOKS_CHANNEL: self._changed.set}
         while True:
             beat()
             try:
@@ -273,7 +308,7 @@ class Engine:
 
     def _written(self, woken: int) -> None:
         if woken:
-            self._due.set()
+            self._claim_everywhere()
         self._crew.wake()
 
     # --- stopping -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from service.delivery.claiming import Claimed, ClaimRequest
+from service.delivery.claiming import Claimed, ClaimRequest, DueLanes
 from service.delivery.decisions import Undelivered
 from service.delivery.ready import ReadyDelivery, Special
 from service.delivery.recording import Accepted, Hold, Recorded, Refused, Release
@@ -54,18 +54,25 @@ class DeliveryStore:
         async with self._database.session() as session:
             found = await session.fetch(
                 "deliveries_claim",
-                request.after,
-                request.lane_limit,
+                *columns(request.lanes.items(), 2),
+                request.recent,
+                request.since,
                 _encode_rooms(request.rooms),
                 request.default,
                 request.limit,
                 request.token,
                 request.lease,
             )
-        end = found[0]
-        if end["delivery_id"] is None:
-            return Claimed([], end["ends_at"])
-        return Claimed([_read_row(row, request) for row in found], end["ends_at"])
+        look = found[0]
+        rows = [] if look["delivery_id"] is None else [_read_row(row, request) for row in found]
+        return Claimed(rows, look["at"], look["found"], look["cut"])
+
+    async def list_lanes(self, after: int, limit: int) -> DueLanes:
+        """Look at so many lanes after ``after`` which have deliveries that wait for their instant."""
+        async with self._database.session() as session:
+            row = await session.find("deliveries_lanes", after, limit)
+        assert row is not None
+        return DueLanes(row["lanes"], row["oldest"], row["at"], row["ends_at"])
 
     async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
         """Renew leases; return the delivery ids of those that are still ours and unflagged."""
@@ -143,7 +150,7 @@ def _encode_rooms(rooms: Mapping[int, int]) -> str:
 
 
 def _read_row(row: Iterable[Any], request: ClaimRequest) -> ReadyDelivery:
-    *fields, special, _ = row
+    *fields, special, _, _, _ = row
     ready = ReadyDelivery(request.token, request.expires, *fields)
     if special is not None:
         ready.special = _read_special(orjson.loads(special))

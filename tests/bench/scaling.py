@@ -8,18 +8,27 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import asyncpg
 import orjson
 from aiohttp import ClientSession
 
-from service.delivery.claiming import ClaimRequest
+from service.delivery.claiming import (
+    FIRST_LANE,
+    LANES_PER_CLAIM,
+    PER_CLAIM,
+    PER_UNKNOWN_LANE,
+    RECENT,
+    ClaimRequest,
+)
 from service.store.database import Database
 from service.store.deliveries import DeliveryStore
 from service.store.gauges import QueueLook
-from service.store.statements import statement
+from service.store.statements import columns, statement
 from tests.bench.metering import Meter, find_postmaster, percentile
 from tests.bench.producing import name_tenant
 from tests.bench.queue import fill, opened_queue, register
@@ -31,7 +40,6 @@ HOOKS = 1_000
 CHUNK = 250_000
 ROUNDS = 40
 CALLS = 20
-PER_CLAIM, PER_LANE = 500, 4
 GAUGES_EVERY = 5.0
 LONG = 3_600.0
 LISTS = (
@@ -42,6 +50,8 @@ LISTS = (
     "/v1/webhooks",
     "/v1/operator/top?by=pending",
 )
+
+Lanes = deque[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +99,36 @@ async def _measure_size(stage: Stage, rows: int) -> Cost:
             await fill(queue.connection, keys, f"large{first}", min(CHUNK, rows - first), body=None)
         await queue.connection.execute("VACUUM (ANALYZE)", timeout=LONG)
         await queue.connection.execute("CHECKPOINT", timeout=LONG)
-        buffers = await _count_buffers(queue.connection)
-        milliseconds, finished = await _time_claims(DeliveryStore(pool))
+        store = DeliveryStore(pool)
+        lanes = await _list_lanes(store)
+        buffers = await _count_buffers(queue.connection, lanes)
+        milliseconds, finished = await _time_claims(store, lanes)
         await fill(queue.connection, keys, "again", finished, body=None)
         gauges = await _time_gauges(QueueLook(pool))
         return Cost(milliseconds, buffers, await _time_lists(stage, database), gauges)
 
 
-def _build_request(token: int) -> ClaimRequest:
-    return ClaimRequest(-(2**63), PER_CLAIM, {}, PER_LANE, PER_CLAIM, token, 60.0, time.monotonic() + 60.0)
+async def _list_lanes(store: DeliveryStore) -> Lanes:
+    """All lanes with something due, and since when, as a survey brings them every ten seconds."""
+    found = await store.list_lanes(FIRST_LANE, HOOKS)
+    return deque(zip(found.lanes, found.oldest, strict=True))
 
 
-async def _time_claims(store: DeliveryStore) -> tuple[float, int]:
+def _build_request(token: int, lanes: Lanes) -> ClaimRequest:
+    """A claim as from a backlog: of lanes that are behind, in turns, and of what became due lately."""
+    asked = dict(islice(lanes, LANES_PER_CLAIM))
+    lanes.rotate(-LANES_PER_CLAIM)
+    return ClaimRequest(
+        asked, time.time(), RECENT, {}, PER_UNKNOWN_LANE, PER_CLAIM, token, 60.0, time.monotonic() + 60.0
+    )
+
+
+async def _time_claims(store: DeliveryStore, lanes: Lanes) -> tuple[float, int]:
     """Milliseconds of a claim and the record of all it brought, the median; and how many deliveries are finished now."""
     found, finished = [], 0
     for token in range(1, ROUNDS + 1):
         before = time.perf_counter()
-        claimed = await store.claim(_build_request(token))
+        claimed = await store.claim(_build_request(token, lanes))
         now = time.time()
         await store.record_accepted(
             [(row.delivery_id, row.token, 1, now, 5, 204, None, "http://x", None, False) for row in claimed.rows]
@@ -117,22 +140,23 @@ async def _time_claims(store: DeliveryStore) -> tuple[float, int]:
     return statistics.median(found), finished
 
 
-async def _count_buffers(connection: asyncpg.Connection) -> float:
+async def _count_buffers(connection: asyncpg.Connection, lanes: Lanes) -> float:
     """Buffers that a claim and its record touch."""
     transaction = connection.transaction()
     await transaction.start()
     try:
-        request = _build_request(1)
+        request = _build_request(1, lanes)
         claim = await _explain(
             connection,
             "deliveries_claim",
-            request.after,
-            request.lane_limit,
+            *columns(request.lanes.items(), 2),
+            request.recent,
+            request.since,
             "{}",
             request.default,
             request.limit,
-            1,
-            60.0,
+            request.token,
+            request.lease,
         )
         rows = await connection.fetch("SELECT delivery_id FROM deliveries WHERE lease_token = 1")
         given = [[row["delivery_id"], 1, 1, time.time(), 5, 204, None, "http://x", None, False] for row in rows]

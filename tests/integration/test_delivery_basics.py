@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from service.delivery.attempting import AttemptRules
+from service.delivery.claiming import RECENT
 from service.domain.schedule import Schedule
 from service.store.codes import WebhookKind
 from tests.support.delivering import SECRET, Queue, build_defaults, deliver, until
@@ -180,3 +181,25 @@ async def test_operator_pauses_stop_claims_and_change_nothing(database, pause):
             assert receiver.requests == []
             await queue.execute("DELETE FROM operator_pauses")
             await queue.wait("deliveries_done", "state = 4", count=3)
+
+
+async def test_what_is_committed_long_after_it_was_due_is_found(database, monkeypatch):
+    monkeypatch.setattr("service.delivery.engine.SURVEY", 0.2)
+    async with receive(answering(NO_CONTENT)) as receiver, Queue(database) as queue, deliver(database):
+        hook = await queue.webhook(receiver.url())
+        (first,) = await queue.deliveries(hook)
+        await queue.wait("deliveries_done", "delivery_id = $1", first)
+        async with queue.connection.transaction():
+            (late,) = await queue.deliveries(hook)
+            await queue.execute("UPDATE deliveries SET due_at = now() - interval '10 minutes'")
+        await queue.wait("deliveries_done", "delivery_id = $1", late)
+
+
+async def test_what_is_due_behind_a_flood_of_others_is_found(database):
+    async with receive(answering(NO_CONTENT)) as receiver, Queue(database) as queue, deliver(database):
+        stuck = await queue.webhook("http://receiver.test/", max_in_flight=1)
+        await queue.connection.execute("INSERT INTO webhook_health (webhook_key, breaker) VALUES ($1, 1)", stuck)
+        await queue.deliveries(stuck, RECENT + 1)
+        (other,) = await queue.deliveries(await queue.webhook(receiver.url()))
+        await queue.wait("deliveries_done", "delivery_id = $1", other)
+        assert await queue.connection.fetchval("SELECT count(*) FROM deliveries") == RECENT + 1

@@ -18,7 +18,7 @@ from tests.support.postgres import migrate
 from tests.support.postgres_server import HarmedPostgres
 from tests.support.receivers import NO_CONTENT, answering, receive
 
-ENGINE = {"claiming", "listening", "leases", "rates", "arrivals", "recording", "observing", "refreshing"}
+ENGINE = {"claiming", "surveying", "listening", "leases", "rates", "arrivals", "recording", "observing", "refreshing"}
 FASTER = 10  # by which a hurried clock is ahead of the machine's
 OVERDUE = TURNS_WITHIN.total_seconds() + 1
 

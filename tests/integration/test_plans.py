@@ -39,12 +39,16 @@ async def no_autovacuum(database):
         await queue.execute("ALTER TABLE deliveries RESET (autovacuum_enabled)")
 
 
+CLAIM_TYPES = (
+    "bigint[], double precision[], integer, double precision, jsonb, integer, integer, bigint, double precision"
+)
+
+
 async def test_a_backlog_in_a_queue_that_was_empty_is_claimed_lane_by_lane(database, no_autovacuum):
-    call = "EXECUTE claim (-9223372036854775808, 500, '{}', 4, 500, 7, 60.0)"
-    types = "bigint, integer, jsonb, integer, integer, bigint, double precision"
+    call = "EXECUTE claim ('{}', '{}', 2000, '-infinity', '{}', 4, 500, 7, 60.0)"
     async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
         await queue.execute("VACUUM (ANALYZE) deliveries")
-        await session.connection.execute(f"PREPARE claim ({types}) AS {statement('deliveries_claim')}")
+        await session.connection.execute(f"PREPARE claim ({CLAIM_TYPES}) AS {statement('deliveries_claim')}")
         for _ in range(8):  # a plan is cached from the sixth call on
             assert len(await session.connection.fetch(call)) == 1
         for _ in range(LANES):
@@ -54,10 +58,52 @@ async def test_a_backlog_in_a_queue_that_was_empty_is_claimed_lane_by_lane(datab
     assert len(taken) == LANES * 4
     assert {name for name, _ in scans if name.startswith("deliveries")} == {
         "deliveries_due",
+        "deliveries_next",
         "deliveries_of_group",
         "deliveries_pkey",
     }
-    assert [cond for name, cond in scans if name == "deliveries_due" and "due_at <= now()" in cond]
+    assert [cond for name, cond in scans if name == "deliveries_due" and "ROW(lane, due_at) <= " in cond]
+
+
+async def test_a_single_lane_is_claimed_by_its_own_index(database, no_autovacuum):
+    call = "EXECUTE claim ('{1}', '{-infinity}', 0, '-infinity', '{}', 4, 500, 7, 60.0)"
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.deliveries(await queue.webhook("http://receiver.test/"), 2_000)
+        await queue.execute("ANALYZE deliveries")
+        await session.connection.execute(f"PREPARE claim ({CLAIM_TYPES}) AS {statement('deliveries_claim')}")
+        scans = await explain(session, call)
+    conditions = [cond for name, cond in scans if name == "deliveries_due"]
+    assert len(conditions) == 1
+    assert "ROW(lane, due_at) >= " in conditions[0]
+
+
+async def test_a_claim_goes_past_what_left_the_queue_while_an_old_transaction_is_open(database, no_autovacuum):
+    """Entries of those deliveries cannot be removed from the index, and looking at each means a visit to the table."""
+    async with Queue(database) as queue, Queue(database) as old, Database(database, size=1) as store:
+        hooks = [await queue.webhook("http://receiver.test/") for _ in range(LANES)]
+        async with old.connection.transaction(isolation="repeatable_read"):
+            await old.connection.fetchval("SELECT count(*) FROM deliveries")
+            for hook in hooks:
+                await queue.deliveries(hook, 10 * EACH)
+            since = await queue.connection.fetchval("SELECT extract(EPOCH FROM now())::double precision")
+            await queue.execute("DELETE FROM deliveries")
+            for hook in hooks:
+                await queue.deliveries(hook, 1)
+            async with store.session() as session:
+                everything, recent = [await count_buffers(session, start) for start in (float("-inf"), since)]
+    assert recent < everything / 2
+
+
+async def count_buffers(session, since: float) -> int:
+    """What a claim touches that is rolled back."""
+    transaction = session.connection.transaction()
+    await transaction.start()
+    query = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement("deliveries_claim")
+    text = await session.connection.fetchval(query, [], [], 2_000, since, "{}", 4, 500, 7, 60.0)
+    await transaction.rollback()
+    found = next(walk(text))
+    assert found["Actual Rows"] == LANES
+    return found["Shared Hit Blocks"] + found["Shared Read Blocks"]
 
 
 async def test_whoever_waits_for_another_is_looked_for_among_those_that_wait(database):

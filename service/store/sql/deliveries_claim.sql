@@ -1,33 +1,33 @@
--- Lease due deliveries: a few of each lane, lanes found by a loose index scan from a rotating cursor. Lanes that are
--- listed in $3, a JSON object, have their own room (0: none now). Sub-selects and ARRAY() keep every step on an index,
--- whatever the statistics say. One row comes back even if nothing is due: the scan's end, without a delivery.
-WITH RECURSIVE visited (lane, position) AS (
-    SELECT
-        (
-            SELECT d.lane FROM deliveries AS d
-            WHERE d.lease_token IS NULL AND d.due_at IS NOT NULL AND d.lane > $1::bigint
-            ORDER BY d.lane LIMIT 1
-        ),
-        1
+-- Lease due deliveries: of the lanes $1, from the instants $2 on, and of those with something due since $4; of each as
+-- many as $5, a JSON object, says for it (0: none now), else $6. Only the first $3 due since $4 are looked at. Nothing
+-- goes past what was due earlier: while an old transaction is open, entries of deliveries that have long left cannot be
+-- removed from the index, and each costs a visit. The rows compared name the lane and the instant, so that one index
+-- serves, whatever the statistics say. At least one row comes back, without a delivery if nothing is due: lanes that were
+-- found, in the order in which they were looked at, and whether there may be more.
+WITH recent AS (
+    SELECT d.lane
+    FROM deliveries AS d
+    WHERE d.lease_token IS NULL AND d.due_at >= to_timestamp($4::double precision) AND d.due_at <= now()
+    ORDER BY d.due_at
+    LIMIT $3::integer
+),
+asked AS (
+    SELECT a.lane, to_timestamp(a.since) AS since, false AS found
+    FROM unnest($1::bigint[], $2::double precision[]) AS a (lane, since)
     UNION ALL
-    SELECT
-        (
-            SELECT d.lane FROM deliveries AS d
-            WHERE d.lease_token IS NULL AND d.due_at IS NOT NULL AND d.lane > v.lane
-            ORDER BY d.lane LIMIT 1
-        ),
-        v.position + 1
-    FROM visited AS v
-    WHERE v.lane IS NOT NULL AND v.position < $2::integer
+    SELECT r.lane, to_timestamp($4::double precision), true
+    FROM (SELECT DISTINCT lane FROM recent) AS r
+    WHERE r.lane <> ALL ($1::bigint[])
 ),
 picked AS (
     SELECT due.delivery_id
-    FROM visited AS v
+    FROM asked AS a
     CROSS JOIN LATERAL (
         SELECT d.delivery_id
         FROM deliveries AS d
         WHERE
-            d.lane = v.lane AND d.lease_token IS NULL AND d.due_at <= now()
+            d.lease_token IS NULL AND d.due_at IS NOT NULL
+            AND (d.lane, d.due_at) >= (a.lane, a.since) AND (d.lane, d.due_at) <= (a.lane, now())
             AND (
                 d.group_key IS NULL OR (
                     SELECT o.delivery_id FROM deliveries AS o
@@ -35,22 +35,23 @@ picked AS (
                     LIMIT 1
                 ) IS NULL
             )
-        ORDER BY d.due_at
-        LIMIT coalesce(($3::jsonb ->> v.lane::text)::integer, $4::integer)
+        ORDER BY d.lane, d.due_at
+        LIMIT coalesce(($5::jsonb ->> a.lane::text)::integer, $6::integer)
         FOR UPDATE OF d SKIP LOCKED
     ) AS due
-    WHERE v.lane IS NOT NULL
-    LIMIT $5::integer
+    LIMIT $7::integer
 ),
 claimed AS (
     UPDATE deliveries AS d
-    SET lease_token = $6::bigint, lease_until = now() + make_interval(secs => $7::double precision)
+    SET lease_token = $8::bigint, lease_until = now() + make_interval(secs => $9::double precision)
     WHERE d.delivery_id = ANY (ARRAY(SELECT p.delivery_id FROM picked AS p))
     RETURNING d.*
 ),
-scan AS (
-    -- Where to go on; null when the scan has come to the last lane.
-    SELECT max(v.lane) FILTER (WHERE v.position = $2::integer) AS ends_at FROM visited AS v
+look AS (
+    SELECT
+        extract(EPOCH FROM now())::double precision AS at,
+        ARRAY(SELECT a.lane FROM asked AS a WHERE a.found) AS found,
+        (SELECT count(*) FROM recent) >= $3::integer AS cut
 )
 SELECT
     c.delivery_id, c.webhook_key, c.lane, c.tenant_id, c.message_id, c.type, c.generation, c.group_key, c.attempts,
@@ -66,8 +67,8 @@ SELECT
             'due', extract(EPOCH FROM c.resume_due_at)
         )
     END AS special,
-    s.ends_at
-FROM scan AS s
+    l.at, l.found, l.cut
+FROM look AS l
 LEFT JOIN claimed AS c ON true
 LEFT JOIN LATERAL (
     SELECT m.body, m.trace

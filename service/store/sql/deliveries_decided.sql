@@ -16,7 +16,8 @@ WITH given AS (
 moved AS (
     UPDATE deliveries AS d
     SET
-        state = g.to_state, reason = g.to_reason, due_at = to_timestamp(g.due),
+        state = g.to_state, reason = g.to_reason,
+        due_at = CASE WHEN g.due IS NOT NULL THEN greatest(to_timestamp(g.due), now()) END,
         attempts = d.attempts + (g.outcome IS NOT NULL)::integer,
         attempts_before = d.attempts + (g.outcome IS NOT NULL)::integer - g.spent,
         first_due_at = CASE WHEN g.restarted THEN to_timestamp(g.due) ELSE d.first_due_at END,

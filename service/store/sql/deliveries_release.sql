@@ -1,6 +1,6 @@
 -- Take leases off without an outcome: handed back by their worker, or rescued once they expired ($4). An unflagged
--- delivery goes back to the queue, due when it was or at the given instant; a flagged one becomes what its flag says
--- (a redelivered one, what it was).
+-- delivery goes back to the queue, due when it was or at the given instant, but not in the past, where no claim may look
+-- any more; a flagged one becomes what its flag says (a redelivered one, what it was).
 -- Returns every delivery that lost its lease, and the code of the state it ended in if it left the queue.
 WITH given AS (
     SELECT d.delivery_id, d.flag, g.due, coalesce(d.resume_state, 0) >= 4 AS replay
@@ -14,7 +14,7 @@ freed AS (
     UPDATE deliveries AS d
     SET
         lease_token = NULL, lease_until = NULL,
-        due_at = coalesce(to_timestamp(g.due), d.due_at, now())
+        due_at = greatest(coalesce(to_timestamp(g.due), d.due_at), now())
     FROM given AS g
     WHERE d.delivery_id = g.delivery_id AND g.flag = 0
     RETURNING d.delivery_id

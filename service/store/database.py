@@ -7,8 +7,8 @@ Does not belong here: any statement's meaning.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -160,7 +160,8 @@ class Database:
         """Lend a connection outside any transaction: each statement commits by itself."""
         with translated():
             async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT) as connection:
-                yield Session(connection)
+                with _asking(connection):
+                    yield Session(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -169,8 +170,34 @@ class Database:
         Raises Conflict when the server chose this transaction as the victim of a deadlock.
         """
         with translated():
-            async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT) as connection, connection.transaction():
-                yield Session(connection)
+            async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT) as connection:
+                with _asking(connection):
+                    async with connection.transaction():
+                        yield Session(connection)
+
+
+@contextmanager
+def _asking(connection: Any) -> Iterator[None]:
+    """What asyncpg refuses though the connection lives (a number of arguments, say) is a mistake of ours: RuntimeError.
+
+    It raises the same InterfaceError for a connection that has ended, which is trouble like any other, and perhaps while a
+    canceled statement still ends.
+    """
+    asked = _count_cancellations()
+    try:
+        yield
+    except asyncpg.InterfaceError as error:
+        mistake = not (_has_ended(connection) or _count_cancellations() > asked)
+        if mistake and not isinstance(error, ValueError):  # a value that no column takes keeps its DataError
+            raise RuntimeError(str(error)) from error
+        raise
+
+
+def _has_ended(connection: Any) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:  # the pool has taken it back
+        return True
 
 
 class translated:  # noqa: N801 - reads as a verb where it is used

@@ -1,6 +1,7 @@
-"""A task that is canceled while the database goes away ends as canceled: what it runs into does not hide that."""
+"""Trouble with the database is an outage, unless it is a mistake of ours; and neither hides that a task was canceled."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import asyncpg
@@ -58,10 +59,56 @@ async def test_a_rollback_that_fails_does_not_hide_that_the_task_was_canceled(st
         await task
 
 
+async def test_a_mistake_in_a_canceled_transaction_does_not_hide_that_it_was_canceled(store):
+    entered = asyncio.Event()
+
+    async def run():
+        async with store.transaction() as session:
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await session.value("transaction_now", 1)
+
+    task = asyncio.ensure_future(run())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_an_end_without_a_cancellation_is_trouble_of_the_database(store, cut):
     with pytest.raises(StoreUnavailable):
         async with store.transaction() as session:
             await cut(session)
+
+
+async def test_what_is_asked_of_a_connection_that_has_ended_is_trouble_of_the_database(store, cut):
+    async def ask_again():
+        async with store.session() as session:
+            await cut(session)
+            with suppress(asyncpg.PostgresConnectionError):
+                await session.value("transaction_now")
+            await session.value("transaction_now")
+
+    with pytest.raises(StoreUnavailable, match="InterfaceError"):
+        await ask_again()
+
+
+async def test_a_pool_that_is_closed_is_trouble_of_the_database(database):
+    async with Database(database, size=1) as store:
+        pass
+    with pytest.raises(StoreUnavailable):
+        async with store.session():
+            pass
+
+
+@pytest.mark.parametrize("lend", [Database.session, Database.transaction])
+async def test_a_call_that_no_connection_takes_is_a_mistake_and_no_outage(store, lend):
+    with pytest.raises(RuntimeError, match="0 arguments"):
+        async with lend(store) as session:
+            await session.value("transaction_now", 1)
+    assert await store.answers()
 
 
 async def test_trouble_while_a_canceled_task_cleans_up_is_trouble_of_the_database(store, cut):

@@ -43,7 +43,7 @@ async def find_message(session: Session, tenant_id: str, message_id: str) -> Sto
 
 async def expunge_body(session: Session, registry: Registry, tenant_id: str, message_id: str) -> bool:
     """Destroy a body for good; deliveries that still wait are canceled. Raises Refused (404); False on a repeat."""
-    row = await session.find("message_find", message_id, tenant_id)
+    row = await session.find("message_lock", message_id, tenant_id)
     if row is None:
         raise Refused(404, "not_found", "There is no such message.")
     waiting = await session.fetch("deliveries_of_message", message_id)

@@ -74,13 +74,13 @@ class Partitions:
         moved = PER_MOVE
         while moved == PER_MOVE:
             async with self._database.transaction() as session:
-                moved = len(await session.fetch("bodies_move", starts_at, ends_at, PER_MOVE))
+                moved = await move_bodies(session, starts_at, ends_at, PER_MOVE)
 
     async def _drop(self, parent: str, name: str, starts_at: datetime, ends_at: datetime) -> None:
         async with self._changing() as session:
             await session.connection.execute(f"LOCK TABLE {parent} IN ACCESS EXCLUSIVE MODE")
             if parent == "message_bodies":  # needed since the move: nobody can come between now
-                await session.fetch("bodies_move", starts_at, ends_at, None)
+                await move_bodies(session, starts_at, ends_at)
             await session.connection.execute(f"DROP TABLE IF EXISTS {name}")
             await session.execute("partitions_forget", name)
 
@@ -89,6 +89,16 @@ class Partitions:
         async with self._database.transaction() as session:
             await session.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
             yield session
+
+
+async def move_bodies(session: Session, starts_at: datetime, ends_at: datetime, limit: int | None = None) -> int:
+    """Move bodies of a period that are still needed to the newest partition; return how many.
+
+    In two statements, so that the second sees what was queued while the first waited for a message's lock.
+    """
+    needed = [row["message_id"] for row in await session.fetch("bodies_needed", starts_at, ends_at, limit)]
+    await session.execute("bodies_move", needed, starts_at, ends_at)
+    return len(needed)
 
 
 async def _make(session: Session, parent: str, starts_at: datetime, ends_at: datetime) -> None:

@@ -262,7 +262,7 @@ async def revive(session: Session, delivery_ids: list[int]) -> int:
 
 async def _enqueue_message(session: Session, registry: Registry, webhook: StoredWebhook, message_id: str) -> bool:
     """Queue a stored message for a webhook that has no delivery of it; False when its body is gone."""
-    message = await session.find("message_find", message_id, webhook.tenant_id)
+    message = await session.find("message_lock", message_id, webhook.tenant_id)
     if message is None or message["expunged_at"] is not None:
         return False
     queued = await queueing.enqueue(session, [build_delivery(webhook, message)], on_superseded=registry.superseded)

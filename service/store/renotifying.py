@@ -64,7 +64,7 @@ def _is_pending(row: Row) -> bool:
 
 
 async def _prepare(session: Session, registry: Registry, batch: Batch) -> _Sending:
-    message = await session.find("message_find", batch.finish_message_id, batch.tenant_id)
+    message = await session.find("message_lock", batch.finish_message_id, batch.tenant_id)
     if batch.ended or message is None:
         raise Refused(409, "no_finish", "The batch has no finish to send.")
     if message["expunged_at"] is not None:

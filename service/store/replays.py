@@ -210,17 +210,10 @@ async def _step_missing(session: Session, replay: Row, webhook: StoredWebhook, p
         replay["until"],
         PAGE,
     )
-    wanted = await _hold(session, [row for row in rows if row["missing"] and _wants(webhook, row, profiles)])
+    wanted = [row for row in rows if row["missing"] and _wants(webhook, row, profiles)]
     queued, superseded = await _enqueue(session, replay, webhook, wanted)
     last = f"{rows[-1]['created_at'].isoformat()} {rows[-1]['message_id']}" if len(rows) == PAGE else ""
     return _Taken(len(rows), queued, superseded, last)
-
-
-async def _hold(session: Session, rows: Sequence[Row]) -> list[Row]:
-    """Hold messages that are to be queued, and leave out those that were forgotten since they were read."""
-    held = await session.fetch("messages_hold", [row["message_id"] for row in rows]) if rows else []
-    known = {row["message_id"] for row in held}
-    return [row for row in rows if row["message_id"] in known]
 
 
 async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, profiles: ProfileSet) -> _Taken:
@@ -236,10 +229,17 @@ async def _step_untold(session: Session, replay: Row, webhook: StoredWebhook, pr
 async def _enqueue(session: Session, replay: Row, webhook: StoredWebhook, messages: Sequence[Row]) -> tuple[int, int]:
     """Queue deliveries, due one after the other at the replay's rate; return how many, and how many they supersede."""
     superseded: list[int] = []
-    deliveries = [build_delivery(webhook, each, Extra.REPLAY) for each in messages]
+    deliveries = [build_delivery(webhook, each, Extra.REPLAY) for each in await _hold(session, messages)]
     queued = await queueing.enqueue(session, deliveries, on_superseded=superseded.append)
     await session.execute("replay_space_out", [one.delivery_id for one in queued if one.due], replay["rate"])
     return len(queued), sum(superseded)
+
+
+async def _hold(session: Session, messages: Sequence[Row]) -> list[Row]:
+    """Hold messages, with the place where each body is now; leave out those that were forgotten since they were read."""
+    rows = await session.fetch("messages_hold", [each["message_id"] for each in messages]) if messages else []
+    places = {row["message_id"]: row["body_at"] for row in rows}
+    return [{**each, "body_at": places[each["message_id"]]} for each in messages if each["message_id"] in places]
 
 
 _STEPS = {"finished": _step_finished, "missing": _step_missing, "untold": _step_untold}

@@ -16,7 +16,7 @@ from service.delivery.catalog import Catalog
 from service.delivery.entries import Entry
 from service.delivery.instants import DatabaseClock, instant
 from service.delivery.observer import Observer
-from service.domain.health import Health, HealthEvent, HealthRules, build_health, observe
+from service.domain.health import Health, HealthEvent, HealthRules, Observation, build_health, observe
 from service.domain.webhooks import DisableReason
 from service.lifecycle import heed, wait_at_most
 from service.ports import Conflict, StoreUnavailable, Tell
@@ -27,20 +27,24 @@ SUCCESS_EVERY: Final = 30.0
 STOPPING: Final = 2.0  # seconds for which a webhook rests here while it is being disabled
 
 
+class Result(NamedTuple):
+    """How one attempt ended, and when; ``operational``: its delivery was about the service's own work."""
+
+    delivered: bool
+    epoch: float
+    operational: bool = False
+
+
 @dataclass(slots=True)
 class Shown:
-    """What attempts of one webhook showed since the last write. Instants are seconds since 1970.
-
-    ``operational``: no attempt of a delivery about work has failed.
-    """
+    """What attempts of one webhook showed since the last write. Instants are seconds since 1970."""
 
     entry: Entry
-    results: list[tuple[bool, float]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     disable: DisableReason | None = None
     hold_until: float = 0.0
     clears_hold: bool = False
     error: str | None = None
-    operational: bool = True
 
 
 class Disabling(NamedTuple):
@@ -120,7 +124,7 @@ class Observations:
         """An attempt was accepted. A webhook that is well is written about now and then only."""
         if not entry.plain or epoch - entry.success_noted >= SUCCESS_EVERY:
             entry.success_noted = epoch
-            shown = self._note(entry, delivered=True, epoch=epoch)
+            shown = self._note(entry, Result(True, epoch))
             shown.clears_hold, shown.hold_until = True, 0.0
 
     def note_failure(
@@ -134,9 +138,8 @@ class Observations:
         disable: DisableReason | None,
     ) -> None:
         """An attempt failed. ``hold_until``: the receiver asked the whole webhook to wait."""
-        shown = self._note(entry, delivered=False, epoch=epoch)
+        shown = self._note(entry, Result(False, epoch, operational))
         shown.error = error
-        shown.operational = shown.operational and operational
         if hold_until is not None:
             shown.hold_until = max(shown.hold_until, hold_until.timestamp())
             self._adopt(entry, entry.health, max(entry.held_until, shown.hold_until))
@@ -174,14 +177,14 @@ class Observations:
             self._tell_breaker(shown[key].entry, change)
         await self._tell_disabled(disabled)
 
-    def _note(self, entry: Entry, *, delivered: bool, epoch: float) -> Shown:
+    def _note(self, entry: Entry, result: Result) -> Shown:
         """Remember the result, and believe it here before it is written."""
         shown = self._shown.get(entry.webhook_key)
         if shown is None or shown.entry.revision < entry.revision:
             shown = self._shown[entry.webhook_key] = Shown(entry)
-        shown.results.append((delivered, epoch))
-        health = observe(entry.health, delivered=delivered, now=instant(epoch), rules=entry.rules).health
-        self._adopt(entry, health, 0.0 if delivered else entry.held_until)
+        shown.results.append(result)
+        health = _apply(entry.health, result, entry.rules).health
+        self._adopt(entry, health, 0.0 if result.delivered else entry.held_until)
         self._wanted.set()
         return shown
 
@@ -210,7 +213,6 @@ class Observations:
             older.hold_until = newer.hold_until if newer.clears_hold else max(older.hold_until, newer.hold_until)
             older.clears_hold = older.clears_hold or newer.clears_hold
             older.error = newer.error or older.error
-            older.operational = older.operational and newer.operational
         self._shown = shown
 
     def _adopt_changes(self, shown: dict[int, Shown], changed: dict[int, HealthChange]) -> None:
@@ -241,6 +243,18 @@ class Observations:
         await self._catalog.reload([each.webhook_key for each in disabled])
 
 
+def _apply(health: Health, result: Result, rules: HealthRules) -> Observation:
+    delivered, epoch, operational = result
+    return observe(health, delivered=delivered, now=instant(epoch), rules=rules, operational=operational)
+
+
+def _asked(shown: Shown) -> Disabling | None:
+    """The disabling that an answer asks for: untold when none about work has failed beside it."""
+    if shown.disable is None:
+        return None
+    return Disabling(shown.disable, all(result.operational for result in shown.results if not result.delivered))
+
+
 def describe_health(entry: Entry, change: HealthChange) -> dict[str, object]:
     """The fields of a log line about how a webhook fares."""
     health = change.health
@@ -262,18 +276,17 @@ def apply_shown(row: HealthRow, shown: Shown, rules: HealthRules) -> HealthChang
     health = row.health or build_health(row.state_at)
     events: tuple[HealthEvent, ...] = ()
     moves: list[HealthEvent] = []
-    for delivered, epoch in shown.results:
-        observation = observe(health, delivered=delivered, now=instant(epoch), rules=rules)
-        health, events = observation.health, observation.events
+    for result in shown.results:
+        health, events = _apply(health, result, rules)
         moves += (event for event in events if event is not HealthEvent.DISABLE)
     held = None if shown.clears_hold else row.held_until
-    reason = shown.disable or (DisableReason.FAILING if HealthEvent.DISABLE in events else None)
+    failing = Disabling(DisableReason.FAILING, not health.work_failed) if HealthEvent.DISABLE in events else None
     return HealthChange(
         health=health,
         held_until=max(held or 0.0, shown.hold_until) or None,
-        last_success=max((epoch for delivered, epoch in shown.results if delivered), default=None),
-        last_failure=max((epoch for delivered, epoch in shown.results if not delivered), default=None),
+        last_success=max((result.epoch for result in shown.results if result.delivered), default=None),
+        last_failure=max((result.epoch for result in shown.results if not result.delivered), default=None),
         last_error=shown.error,
-        disable=Disabling(reason, shown.operational) if row.enabled and reason else None,
+        disable=(_asked(shown) or failing) if row.enabled else None,
         events=tuple(moves),
     )

@@ -61,7 +61,8 @@ class Health:
     ``failures``, ``first_failure_at`` and the windows count from the later of ``enabled_at`` and ``last_success_at``.
     ``window`` numbers the 24 h windows of that span, and is the newest one with a failed attempt; bit n of
     ``failed_windows`` says that window ``window - n`` has one. ``probes`` are failed probes since the breaker last was
-    closed. ``ramp`` is how many attempts may run at a time while half open.
+    closed. ``ramp`` is how many attempts may run at a time while half open. ``work_failed``: not all of the failures are
+    of operational deliveries.
     """
 
     enabled_at: datetime
@@ -74,6 +75,7 @@ class Health:
     probes: int = 0
     probe_at: datetime | None = None
     ramp: int = 1
+    work_failed: bool = False
 
     @property
     def span_start_at(self) -> datetime:
@@ -96,13 +98,22 @@ def build_health(enabled_at: datetime, *, trial: bool = False) -> Health:
     return Health(enabled_at, breaker=Breaker.HALF_OPEN if trial else Breaker.CLOSED)
 
 
-def observe(health: Health, *, delivered: bool, now: datetime, rules: HealthRules = DEFAULT_RULES) -> Observation:
-    """What one recorded attempt does to a webhook's health.
+def observe(
+    health: Health,
+    *,
+    delivered: bool,
+    now: datetime,
+    rules: HealthRules = DEFAULT_RULES,
+    operational: bool = False,
+) -> Observation:
+    """What one recorded attempt, of an ``operational`` delivery or of one about work, does to a webhook's health.
 
     Only attempts under the present revision count, tests and our own faults never (``Decision.observed`` says so).
     ``now`` is when it was recorded.
     """
-    return _observe_success(health, now, rules) if delivered else _observe_failure(health, now, rules)
+    if delivered:
+        return _observe_success(health, now, rules)
+    return _observe_failure(health if operational else replace(health, work_failed=True), now, rules)
 
 
 def find_allowance(health: Health, now: datetime, rules: HealthRules = DEFAULT_RULES) -> int | None:

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from service.api.parts import ApiLimits
+from service.domain.health import Health
 from service.domain.operational import OperationalEvent
 from service.ingest.announcing import encode_json
 from service.ports import StoreUnavailable
@@ -17,6 +18,7 @@ from tests.support.delivering import Queue, deliver
 from tests.support.receivers import answering, receive
 
 PATH = "/v1/webhooks"
+FAILED = b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"
 GONE = b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -61,6 +63,13 @@ async def disable(api, webhook_id, reason):
         webhook_id,
         reason,
     )
+
+
+async def list_told(api):
+    rows = await api.fetch(
+        "SELECT webhook_id FROM deliveries JOIN webhooks USING (webhook_key) WHERE type = 'webhook.disabled'"
+    )
+    return [row["webhook_id"] for row in rows]
 
 
 async def bodies(api):
@@ -161,6 +170,22 @@ async def test_operational_and_test_deliveries_that_are_given_up_cause_none(api)
     assert await api.value("SELECT count(*) FROM deliveries") == 0
 
 
+@pytest.mark.parametrize(("work_failed", "told"), [(True, ["whk_2"]), (False, [])])
+async def test_an_outage_that_work_has_shown_is_told_though_it_ends_with_an_operational_delivery(
+    api, database, work_failed, told
+):
+    await api.post(PATH, {"id": "whk_2", "url": URL_1, "event_types": ["webhook.disabled"]})
+    async with receive(answering(FAILED)) as receiver, Queue(database) as queue:
+        hook = await queue.webhook(receiver.url())
+        began = await queue.now() - timedelta(days=6)
+        await queue.store_health(hook, Health(began, failures=20, window=5, failed_windows=3, work_failed=work_failed))
+        async with deliver(database):
+            await queue.deliveries(hook, type="delivery.exhausted", scope=2, extra=3)
+            await queue.wait("webhooks", "webhook_key = $1 AND state = 2 AND state_reason = 'failing'", hook)
+    await news_for_subscribers(api).run_once()
+    assert await list_told(api) == told
+
+
 @pytest.mark.parametrize(("type_", "told"), [("delivery.exhausted", []), ("extraction.completed", ["whk_2"])])
 async def test_an_operational_delivery_disables_its_webhook_without_a_word_to_others(api, database, type_, told):
     await api.post(PATH, {"id": "whk_2", "url": URL_1, "event_types": ["webhook.disabled"]})
@@ -169,10 +194,7 @@ async def test_an_operational_delivery_disables_its_webhook_without_a_word_to_ot
         await queue.deliveries(hook, type=type_, scope=2 if told == [] else 1, extra=3 if told == [] else 0)
         await queue.wait("webhooks", "webhook_key = $1 AND state = 2 AND state_reason = 'gone'", hook)
     await news_for_subscribers(api).run_once()
-    rows = await api.fetch(
-        "SELECT webhook_id FROM deliveries JOIN webhooks USING (webhook_key) WHERE type = 'webhook.disabled'"
-    )
-    assert [row["webhook_id"] for row in rows] == told
+    assert await list_told(api) == told
     topic = Sent()
     await OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send).run_once()
     assert [event.type for event in topic.events] == ["webhook.disabled"]

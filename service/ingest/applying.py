@@ -18,6 +18,7 @@ from service.domain.profiles import ProfileSet
 from service.domain.workspace import Reading, Workspace
 from service.ingest.announcing import Announcement, Announcer
 from service.ingest.lines import TransactionLines
+from service.ingest.poison import DeadLetter, Skipped
 from service.ingest.poll import Poll, PollResult, Record
 from service.ingest.spans import IngestSpans
 from service.ingest.transaction import IngestStore, IngestTransaction, Predecessor
@@ -107,7 +108,7 @@ class Ingestor:
             async with self._store.transaction(_list_events(poll.records), poll.owner, poll.positions) as transaction:
                 lost = frozenset(poll.positions) - transaction.owned
                 kept = [r for r in poll.records if r.partition not in lost]
-                await transaction.bury([r for r in kept if not isinstance(r.content, (JobEvent, str))])
+                await transaction.bury([r for r in kept if isinstance(r.content, DeadLetter)])
                 events = _list_events(kept)
                 workspace = await transaction.lock(events) if events else Workspace()
                 for record in poll.records:
@@ -139,11 +140,13 @@ class Ingestor:
 
     def _apply(self, workspace: Workspace, record: Record, work: _Work) -> EventOutcome:
         content = record.content
-        if isinstance(content, JobEvent):
-            applied = workspace.apply(content, self._read(content))
-            work.anomalies.update(applied.anomalies)
-            return applied.outcome
-        return EventOutcome(content.value) if isinstance(content, str) else EventOutcome.DEAD_LETTER
+        if isinstance(content, DeadLetter):
+            return EventOutcome.DEAD_LETTER
+        if isinstance(content, Skipped):
+            return content.outcome
+        applied = workspace.apply(content, self._read(content))
+        work.anomalies.update(applied.anomalies)
+        return applied.outcome
 
     def _read(self, event: JobEvent) -> Reading:
         profile = self._profiles.find(event.source)

@@ -19,13 +19,13 @@ from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.names import DOTS, is_name
 from service.domain.profiles import TERMINAL_WORDS, Profile, ProfileSet
 from service.ingest import cloudevents, wire
-from service.ingest.poison import DeadLetter, Reason, Refused, Skipped, quoted
+from service.ingest.poison import TOMBSTONE, Reason, Refused, quoted
+from service.ingest.poll import Parsed
 from service.ingest.wire import WireBatch, WireEvent
 
 DECORATION_DROPPED = "decoration_dropped"
 DEFAULT_SOURCE = "native"
 
-Parsed = JobEvent | DeadLetter | Skipped
 Time = datetime | None
 
 
@@ -59,7 +59,7 @@ class Parser:
     def parse(self, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> Parsed:
         """Read one record; never raises for what is in it. Headers decide on the form: plain JSON or CloudEvents."""
         if value is None:
-            return Skipped.TOMBSTONE
+            return TOMBSTONE
         try:
             wire.check_bytes(value)
             if not headers:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from service.domain.events import JobEvent
+from service.domain.jobs import EventOutcome
 
 
 class Reason(StrEnum):
@@ -31,11 +35,15 @@ class DeadLetter:
     detail: str
 
 
-class Skipped(StrEnum):
-    """A record that is fine and asks for nothing; its value is the outcome that it is counted as."""
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A record that is fine and asks for nothing: the outcome that it is counted as, and the event, if it holds one."""
 
-    TOMBSTONE = "tombstone"
-    EXPIRED = "expired"
+    outcome: EventOutcome
+    event: JobEvent | None = None
+
+
+TOMBSTONE: Final = Skipped(EventOutcome.TOMBSTONE)
 
 
 class Refused(Exception):

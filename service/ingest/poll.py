@@ -57,7 +57,7 @@ class StoredOffset(NamedTuple):
 class Record(NamedTuple):
     """One record as it came (``key``, ``headers``, ``value``, kept for a dead letter) and as it was read (``content``).
 
-    ``offset`` is its place in ``partition``; over HTTP its place in the request.
+    ``offset`` is its place in ``partition``.
     """
 
     partition: Partition

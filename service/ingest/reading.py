@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from service.domain.events import JobEvent
+from service.domain.jobs import EventOutcome
 from service.ingest.parsing import Parser
 from service.ingest.poison import DeadLetter, Reason, Skipped
 from service.ingest.poll import NOWHERE, Headers, Parsed, Partition, Record
@@ -64,16 +65,12 @@ class Reader:
             records.append(Record(partition, raw.offset, content, raw.value, raw.key, raw.headers))
         return records
 
-    def read_request(self, values: Iterable[bytes], headers: Headers = ()) -> tuple[Record, ...]:
-        """Read events that came over HTTP: never silent; the headers (``content-type``) are those of the request."""
-        expired_before = _earlier(self._clock.now(), self._retention_state)
-        records = []
-        for position, value in enumerate(values):
-            content = self._parse(value, headers)
-            if isinstance(content, JobEvent):
-                content = _judge_old(content, expired_before, silent=False)
-            records.append(Record(NOWHERE, position, content, value))
-        return tuple(records)
+    def read_alone(self, value: bytes, headers: Headers = ()) -> Record:
+        """Read an event that is in no partition, over HTTP or from the dead letters: never silent."""
+        content = self._parse(value, headers)
+        if isinstance(content, JobEvent):
+            content = _judge_old(content, _earlier(self._clock.now(), self._retention_state), silent=False)
+        return Record(NOWHERE, 0, content, value)
 
     def _parse(self, value: bytes | None, headers: Headers) -> Parsed:
         try:
@@ -85,7 +82,7 @@ class Reader:
 
 def _judge_old(event: JobEvent, expired_before: datetime, *, silent: bool) -> JobEvent | Skipped:
     if event.occurred_at < expired_before:
-        return Skipped.EXPIRED
+        return Skipped(EventOutcome.EXPIRED, event)
     return replace(event, silent=True) if silent else event
 
 

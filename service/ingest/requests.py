@@ -65,7 +65,7 @@ class EventRequests:
         A result has ``outcome`` (a word of ``job_events_total``, or ``rejected`` with ``reason`` and ``detail``) and
         the ``event_id`` where it could be read. Raises StoreUnavailable: then nothing is durable.
         """
-        records = [self._reader.read_request([event.value], event.headers)[0] for event in events]
+        records = [self._reader.read_alone(event.value, event.headers) for event in events]
         good = {i: r for i, r in enumerate(records) if _refusal(r, tenant_id) is None}
         outcomes = await self._ingest(tuple(good.values()))
         by_position = dict(zip(good, outcomes, strict=True))
@@ -93,21 +93,28 @@ class EventRequests:
                 self._report.event_anomalies(kind)
 
 
-def _refusal(record: Record, tenant_id: str) -> tuple[str, str] | None:
+def _event_of(record: Record) -> JobEvent | None:
     content = record.content
-    if isinstance(content, DeadLetter):
-        return content.reason, content.detail
-    if isinstance(content, JobEvent) and content.tenant_id != tenant_id:
+    if isinstance(content, Skipped):
+        return content.event
+    return content if isinstance(content, JobEvent) else None
+
+
+def _refusal(record: Record, tenant_id: str) -> tuple[str, str] | None:
+    if isinstance(record.content, DeadLetter):
+        return record.content.reason, record.content.detail
+    event = _event_of(record)
+    if event is not None and event.tenant_id != tenant_id:
         return "foreign_tenant", "tenant_id is not the key's tenant"
     return None
 
 
 def _result(record: Record, outcome: EventOutcome | None, tenant_id: str) -> Mapping[str, object]:
-    content = record.content
-    event_id = content.event_id if isinstance(content, JobEvent) else None
-    refusal = _refusal(record, tenant_id)
+    event, refusal = _event_of(record), _refusal(record, tenant_id)
+    event_id = event.event_id if event else None
     if refusal is None and outcome is EventOutcome.DEAD_LETTER:
         refusal = (Reason.INTERNAL_ERROR, "the event could not be stored")
     if refusal is not None:
         return {"event_id": event_id, "outcome": "rejected", "reason": refusal[0], "detail": refusal[1]}
-    return {"event_id": event_id, "outcome": str(outcome or Skipped.EXPIRED)}
+    assert outcome is not None, "what was not refused was applied"
+    return {"event_id": event_id, "outcome": outcome.value}

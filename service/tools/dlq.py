@@ -128,7 +128,7 @@ async def replay(letters: DeadLetters, dead_letter_ids: Sequence[int], reader: R
 async def _replay_one(letter: StoredDeadLetter, reader: Reader, ingest: Ingest) -> tuple[bool, str]:
     if letter.value is None or not letter.whole:
         return False, "cannot be replayed: its bytes are not all here"
-    (record,) = reader.read_request([letter.value], letter.headers)
+    record = reader.read_alone(letter.value, letter.headers)
     if isinstance(record.content, DeadLetter):
         return False, f"still refused: {record.content.reason}: {escape(record.content.detail)}"
     try:

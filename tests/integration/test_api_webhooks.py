@@ -195,6 +195,14 @@ async def test_events_in_every_form(api):
     assert (await api.get("/v1/jobs/j4")).json["status"] == "queued"
 
 
+async def test_an_event_older_than_the_state_is_kept_is_named_like_any_other(api):
+    old = api.event("job.queued", "j1") | {"occurred_at": "2020-01-01T00:00:00Z"}
+    expired, foreign = await api.send(old, old | {"event_id": "evt_foreign", "tenant_id": "t2"})
+    assert (expired["event_id"], expired["outcome"]) == (old["event_id"], "expired")
+    assert (foreign["event_id"], foreign["outcome"], foreign["reason"]) == ("evt_foreign", "rejected", "foreign_tenant")
+    assert (await api.get("/v1/jobs/j1")).status == 404
+
+
 async def test_events_have_bounds(api):
     assert (await api.post("/v1/events", [{}] * 501)).status == 422
     assert (await api.post("/v1/events", [])).status == 422

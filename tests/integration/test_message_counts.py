@@ -52,7 +52,7 @@ async def test_a_run_that_nobody_asked_about_makes_no_message_and_counts_as_none
 
     async def ingest(job_id, **fields):
         event = build_event(job_id, event_type="job.completed", status="succeeded", tenant_id="t1", **fields)
-        await ingestor.ingest(Poll(reader.read_request([event])))
+        await ingestor.ingest(Poll((reader.read_alone(event),)))
 
     def counted():
         names = (

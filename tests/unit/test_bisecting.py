@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from service.domain.jobs import EventOutcome
 from service.ingest.bisecting import Offer, split
 from service.ingest.parsing import Parser
-from service.ingest.poison import DeadLetter, Reason, Skipped
+from service.ingest.poison import TOMBSTONE, DeadLetter, Reason, Skipped
 from service.ingest.poll import NOWHERE, Partition, Poll, PollResult, Record
 from service.ports import Conflict, StoreUnavailable
 from service.profiles import load_profiles
@@ -89,7 +89,7 @@ async def test_events_without_a_place_are_halved_too():
     assert store.offsets == {}
 
 
-@pytest.mark.parametrize("content", [DeadLetter(Reason.SCHEMA, "x"), Skipped.TOMBSTONE, Skipped.EXPIRED])
+@pytest.mark.parametrize("content", [DeadLetter(Reason.SCHEMA, "x"), TOMBSTONE, Skipped(EventOutcome.EXPIRED, EVENT)])
 async def test_what_cannot_be_the_records_fault_is_raised(content):
     async def refuse(poll):
         raise ZeroDivisionError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.ingest.parsing import DECORATION_DROPPED, Parser
-from service.ingest.poison import DeadLetter, Reason, Skipped
+from service.ingest.poison import TOMBSTONE, DeadLetter, Reason
 from service.ingest.wire import MAX_RECORD_BYTES
 from service.profiles import load_profiles
 
@@ -156,7 +156,7 @@ def test_the_last_of_equal_keys_counts():
 
 
 def test_tombstone():
-    assert parse(None) is Skipped.TOMBSTONE
+    assert parse(None) is TOMBSTONE
 
 
 @pytest.mark.parametrize("type_", list(EventType))

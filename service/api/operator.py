@@ -6,21 +6,26 @@ from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import PauseDelete, PausePost, Top
 from service.api.news import tell_pause
-from service.api.problems import Problem, not_found
+from service.api.problems import Problem, not_found, rule_broken
+from service.domain.targets import Refusal, parse_host
 from service.store import operator_pauses, top_webhooks
+from service.store.codes import WebhookStateCode
 from service.store.database import Row
 from service.store.operator_pauses import PauseTarget
 
 
-def _target(body: PausePost | PauseDelete) -> PauseTarget:
-    """Return what is paused. Raises Problem (422) unless exactly one thing is named."""
+def _target(call: Call, body: PausePost | PauseDelete) -> PauseTarget:
+    """Return what is paused. Raises Problem (422) unless exactly one thing is named, as webhooks name it."""
     if (body.tenant_id is not None) + (body.host is not None) + body.all != 1:
         raise Problem(422, "one_target", "Name exactly one of tenant_id, host and all.")
     if body.all:
         return PauseTarget("all")
     if body.tenant_id is not None:
         return PauseTarget("tenant", tenant_id=body.tenant_id)
-    return PauseTarget("host", host=(body.host or "").lower())
+    host = parse_host(body.host or "", call.parts.registry.policy())
+    if isinstance(host, Refusal):
+        raise rule_broken("host", host.reason, "Name the host as a URL does, without scheme, port and path.")
+    return PauseTarget("host", host=host)
 
 
 def _show(row: Row) -> answers.Pause:
@@ -37,7 +42,7 @@ async def top(call: Call) -> Answer:
             tenant_id=row["tenant_id"],
             webhook_id=row["webhook_id"],
             origin=row["origin"],
-            state=("enabled", "paused", "disabled")[row["state"]],
+            state=WebhookStateCode(row["state"]).word,
             value=float(row["value"] or 0),
             capped=row["capped"],
             last_error=row["last_error"],
@@ -56,7 +61,7 @@ async def list_pauses(call: Call) -> Answer:
 async def create_pause(call: Call) -> Answer:
     """Stop claims; a repeat changes nothing."""
     body = call.body(PausePost)
-    target = _target(body)
+    target = _target(call, body)
     row, new = await operator_pauses.create_pause(call.session, target, body.reason, call.caller.key_id)
     news = (tell_pause("operator_paused", target, row["reason"]),) if new else ()
     change = Change(f"pause {target.label}", None, {"reason": row["reason"]}, target.tenant_id, news)
@@ -66,8 +71,8 @@ async def create_pause(call: Call) -> Answer:
 async def delete_pause(call: Call) -> Answer:
     """Let claims go on; the pause is named in the query or in a body."""
     asked = call.body(PauseDelete) if call.raw_body else call.query(PauseDelete)
-    target = _target(asked)
-    row = await operator_pauses.delete_pause(call.session, target)
+    target = _target(call, asked)
+    row = await operator_pauses.end_pause(call.session, target)
     if row is None:
         raise not_found("pause")
     news = (tell_pause("operator_pause_ended", target, row["reason"]),)

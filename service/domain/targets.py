@@ -124,6 +124,14 @@ def parse_url(text: str, policy: EgressPolicy, tenant: str = "") -> Target | Ref
     return _judge_target(target, policy, tenant) or target
 
 
+def parse_host(text: str, policy: EgressPolicy) -> str | Refusal:
+    """A host by itself, spelled as ``Target.host`` is; an IPv6 address with brackets or without."""
+    if _BAD_CHARACTER.search(text):
+        return _refuse("forbidden_character")
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    return _normalise_ipv6(bare) if ":" in bare else _normalise_host(bare, policy)
+
+
 def judge_address(address: Address, policy: EgressPolicy, host: str, port: int, tenant: str) -> Refusal | None:
     """None when this address, which ``host`` is or was resolved to, may be dialled.
 

@@ -12,7 +12,7 @@ from service.store.database import Row, Session
 
 @dataclass(frozen=True, slots=True)
 class PauseTarget:
-    """What is paused: ``all``, one ``tenant`` or one ``host`` name in lower case."""
+    """What is paused: ``all``, one ``tenant`` or one ``host``, spelled as ``Target.host`` is."""
 
     scope: str
     tenant_id: str | None = None
@@ -37,9 +37,9 @@ async def create_pause(session: Session, target: PauseTarget, reason: str | None
     return row, bool(row["new"])
 
 
-async def delete_pause(session: Session, target: PauseTarget) -> Row | None:
+async def end_pause(session: Session, target: PauseTarget) -> Row | None:
     """End a pause; None when there is none."""
-    row = await session.find("pause_delete", target.scope, target.tenant_id, target.host)
+    row = await session.find("pause_end", target.scope, target.tenant_id, target.host)
     await session.execute("webhooks_notify")
     await session.execute("deliveries_wake")
     return row

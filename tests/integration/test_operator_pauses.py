@@ -1,6 +1,7 @@
 """Operator pauses: what they name keeps its state, and its clocks stand still until they end."""
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
 
@@ -114,6 +115,33 @@ async def test_a_host_is_named_whatever_its_port(queue, host, origin, named):
     await pause(queue, 1, None, "host", host=host)
     found = await queue.connection.fetchval("SELECT names_webhook(p, 't', $1) FROM operator_pauses AS p", origin)
     assert bool(found) is named
+
+
+@pytest.mark.parametrize(
+    ("given", "paused"),
+    [
+        ("A.Example.", "a.example"),
+        ("b\u00fccher.example", "xn--bcher-kva.example"),
+        ("[2001:DB8:0::1]", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+    ],
+)
+async def test_a_host_is_paused_as_webhooks_name_it_however_it_is_spelled(database, given, paused):
+    async with running_api(database) as api:
+        made = await api.post(PAUSES, {"host": given})
+        assert (made.status, made.json["host"]) == (201, paused)
+        assert (await api.post(PAUSES, {"host": paused})).status == 200
+        assert (await api.delete(f"{PAUSES}?host={quote(given)}")).status == 204
+
+
+@pytest.mark.parametrize(
+    "host", ["a.example:443", "https://a.example", "a.example/x", "[2001:db8::1", "a b", "0x7f.1", "%"]
+)
+async def test_what_no_webhook_can_name_is_no_host_to_pause(database, host):
+    async with running_api(database) as api:
+        refused = await api.post(PAUSES, {"host": host})
+        assert (refused.status, refused.json["errors"][0]["field"]) == (422, "host")
+        assert (await api.get(PAUSES)).json["data"] == []
 
 
 async def test_pauses_are_forgotten_when_no_delivery_can_have_waited_for_them(queue, database):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.domain import egress
 from service.domain.addresses import METADATA, PUBLIC_V6, SPECIAL_V4, SPECIAL_V6, embedded_addresses, find_special
 from service.domain.egress import EgressPolicy, parse_entries, parse_nat64_prefixes, parse_policy, parse_ports
-from service.domain.targets import MAX_URL_LENGTH, SENTENCES, Refusal, Target, judge_address, parse_url
+from service.domain.targets import MAX_URL_LENGTH, SENTENCES, Refusal, Target, judge_address, parse_host, parse_url
 from service.sender.names import ascii_host
 
 STRICT = EgressPolicy()
@@ -588,3 +588,29 @@ def test_an_allow_entry_opens_its_block_and_nothing_else(base, length, address):
     usual = judge_address(address, STRICT, "hooks.example", 443, "")
     if address not in METADATA:
         assert opened == (None if address in network else usual)
+
+
+@pytest.mark.parametrize("host", ["Hooks.Example.", "xn--bcher-kva.example", "[2001:0db8::1]", "192.0.2.7"])
+def test_a_host_by_itself_is_spelled_as_in_a_url(host):
+    assert parse_host(host, STRICT) == target(f"https://{host}/", parse_policy(allow=host)).host
+
+
+def test_a_host_by_itself_needs_no_brackets():
+    assert parse_host("2001:DB8::1", STRICT) == parse_host("[2001:db8::1]", STRICT) == "2001:db8::1"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a.example:443", "host_syntax"),
+        ("https://a.example", "host_syntax"),
+        ("[2001:db8::1", "host_syntax"),
+        ("[", "host_syntax"),
+        ("", "host_syntax"),
+        ("a b", "forbidden_character"),
+        ("0x7f.1", "numeric_host"),
+    ],
+)
+def test_what_is_no_host_by_itself(text, word):
+    refusal = parse_host(text, STRICT)
+    assert isinstance(refusal, Refusal) and refusal.reason == word

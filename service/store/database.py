@@ -77,11 +77,16 @@ class Session:
         beat()
         return value
 
-    async def execute(self, name: str, *args: object) -> str:
-        """Run ``sql/<name>.sql`` and return its command tag."""
+    async def execute(self, name: str, *args: object) -> None:
+        """Run ``sql/<name>.sql``."""
+        await self.connection.execute(statement(name), *args)
+        beat()
+
+    async def write(self, name: str, *args: object) -> int:
+        """Run ``sql/<name>.sql`` and return how many rows it has written at last, by its command tag."""
         tag: str = await self.connection.execute(statement(name), *args)
         beat()
-        return tag
+        return int(tag.rpartition(" ")[2])
 
 
 def current(dsn: Address) -> str:

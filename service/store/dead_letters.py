@@ -100,8 +100,7 @@ class DeadLetters:
     async def drop(self, dead_letter_ids: Collection[int]) -> int:
         """Delete dead letters; return how many there were."""
         async with self._database.session() as session:
-            tag = await session.execute("dead_letters_drop", list(dead_letter_ids))
-        return int(tag.rpartition(" ")[2])
+            return await session.write("dead_letters_drop", list(dead_letter_ids))
 
     async def mark_replayed(self, dead_letter_id: int) -> None:
         """Remember that it went through the pipeline again."""

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import orjson
 
+from service.domain.deliveries import Reason
 from service.ports import NewDelivery, NewMessage
 from service.store import queueing
 from service.store.codes import Extra, Scope
@@ -48,8 +49,7 @@ async def expunge_body(session: Session, registry: Registry, tenant_id: str, mes
         raise Refused(404, "not_found", "There is no such message.")
     waiting = await session.fetch("deliveries_of_message", message_id)
     ids = [delivery["delivery_id"] for delivery in waiting if not delivery["done"]]
-    tag = await session.execute("deliveries_cancel", ids, "by_request")
-    registry.finished("canceled", int(tag.rpartition(" ")[2]))
+    registry.finished("canceled", await session.write("deliveries_cancel", ids, Reason.BY_REQUEST.value))
     await session.execute("message_expunge", message_id, row["body_at"], registry.clock.now())
     return row["expunged_at"] is None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from service.domain.batches import Batch
-from service.domain.deliveries import State
+from service.domain.deliveries import Reason, State
 from service.domain.events import BatchRef
 from service.domain.identity import job_group
 from service.domain.registrations import (
@@ -283,8 +283,8 @@ async def delete_batch_webhook(session: Session, registry: Registry, tenant_id: 
 
 async def _retire(session: Session, registry: Registry, webhook: StoredWebhook) -> None:
     await session.execute("webhook_delete", webhook.webhook_key, registry.clock.now())
-    tag = await session.execute("webhook_cancel_deliveries", webhook.webhook_key, "webhook_deleted")
-    registry.finished("canceled", int(tag.rpartition(" ")[2]))
+    canceled = await session.write("webhook_cancel_deliveries", webhook.webhook_key, Reason.WEBHOOK_DELETED.value)
+    registry.finished("canceled", canceled)
     await announce(session, webhook.tenant_id)
 
 

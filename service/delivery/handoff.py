@@ -59,7 +59,9 @@ class LocalHandoff:
         wait for an older one of its work is not known here: then it is inserted without the lease.
         """
         entry = self._catalog.find(webhook_key)
-        barred = entry is not None and (entry.troubled or entry.rate_limit is not None or self._is_paused(webhook_key))
+        barred = entry is not None and (
+            entry.troubled or entry.rate_limit is not None or self._catalog.pauses.match(entry)
+        )
         if barred or not self.may_send() or len(self.arrivals) >= MAX_ARRIVALS:
             self._claimer.mark_behind(lane)
             return None
@@ -95,7 +97,3 @@ class LocalHandoff:
     def wake(self) -> None:
         """A delivery without a lease is due since a commit."""
         self.on_due()
-
-    def _is_paused(self, webhook_key: int) -> bool:
-        entry = self._catalog.find(webhook_key)
-        return entry is not None and self._catalog.pauses.match(entry)

@@ -32,8 +32,8 @@ Span = tuple[datetime, datetime]
 class ToldRuns:
     """A page of jobs: how many runs had ended in the span, the messages to send, and where the next page begins.
 
-    ``messages`` are rows with the columns of ``replay_list_missing``; ``made`` are those that did not exist before. An
-    empty ``last_job_id`` ends the list.
+    ``messages`` are rows as ``build_delivery`` takes them; ``made`` are those that did not exist before. An empty
+    ``last_job_id`` ends the list.
     """
 
     ended: int

@@ -3,6 +3,8 @@
 It forwards frames, and of the protocol knows the first bytes of three requests. None of it is needed with Apache Kafka.
 """
 
+from __future__ import annotations
+
 import asyncio
 import struct
 from collections import defaultdict
@@ -63,7 +65,7 @@ class Relay:
                 each.transport.abort()
 
     async def _forward_requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: "_Member"
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: _Member
     ) -> None:
         now = asyncio.get_running_loop().time
         next_fetch_at = 0.0
@@ -81,7 +83,7 @@ class Relay:
             await _write_frame(writer, request)
 
     async def _forward_answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: "_Member"
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: _Member
     ) -> None:
         while True:
             answer = await _read_frame(reader)
@@ -104,14 +106,14 @@ class _Group:
         self._over = asyncio.Event()
         self._over.set()
 
-    async def let_in(self, member: "_Member") -> None:
+    async def let_in(self, member: _Member) -> None:
         """Return when a change of membership by `member` does no harm."""
         while self.joining and member not in self.awaited | self.joining:
             self._over.clear()
             await self._over.wait()
         self.awaited.discard(member)
 
-    def leave(self, member: "_Member") -> None:
+    def leave(self, member: _Member) -> None:
         """Count without the member, whose join was answered or whose connection is gone."""
         self.joining.discard(member)
         if not self.joining:

@@ -89,7 +89,8 @@ class OpsApp:
         results = await asyncio.gather(*(self._passes(check) for check in asked.values()))
         checks = dict(zip(asked, results, strict=True))
         ready = not stopping and all(results)
-        self._tell_readiness({name for name, well in checks.items() if not well})
+        if not stopping:
+            self._tell_readiness({name for name, well in checks.items() if not well})
         return _answer(ready, {"ready": ready, "stopping": stopping, "checks": checks})
 
     def _tell_readiness(self, failing: set[str]) -> None:

@@ -125,6 +125,14 @@ async def test_what_changes_between_two_probes_is_told_once(ops):
     assert ops.told[len(named) :] == [("loops_silent", {"claim": 31.3}), ("loops_silent", {})]
 
 
+async def test_what_a_process_gives_up_while_it_stops_is_no_news(ops):
+    await ops.get("/readyz")
+    ops.stop.set()
+    ops.answers["kafka"] = False
+    assert (await ops.get_json("/readyz"))[1]["checks"]["kafka"] is False
+    assert ops.told == []
+
+
 async def test_a_process_that_stops_is_not_ready_but_alive(ops):
     ops.stop.set()
     status, body = await ops.get_json("/readyz")

@@ -6,13 +6,10 @@ from service.delivery.attempting import AttemptRules
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome, OutcomeClass
 from service.domain.health import Breaker, Health, HealthRules
-from service.store.catalog import WebhookCatalog
-from service.store.database import Database
 from service.store.health import dump_health, read_health
-from service.store.holds import Holds
-from service.upkeep.release import Release
-from tests.support.delivering import SEALER, Queue, Watcher, build_defaults, deliver, until
+from tests.support.delivering import Queue, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
+from tests.support.releasing import run_release
 from tests.support.scripted import Scripted
 
 FAILED = Outcome(OutcomeClass.HTTP_ERROR, 500)
@@ -118,15 +115,6 @@ async def test_what_another_process_learned_reaches_this_one(database):
 
 
 # --- upkeep -----------------------------------------------------------------------------------------------------------
-
-
-async def run_release(database):
-    watcher, due = Watcher(), []
-    async with Database(database) as db:
-        release = Release(Holds(db, 100.0), WebhookCatalog(db, SEALER), watcher, watcher.tell, lambda: due.append(1))
-        await release.run_once()
-        await release.retry_undecryptable()
-    return watcher, due
 
 
 async def test_held_deliveries_of_an_enabled_webhook_are_let_go(database):

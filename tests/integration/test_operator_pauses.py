@@ -10,9 +10,9 @@ from service.profiles import load_profiles
 from service.store.admin_upkeep import AdminUpkeep, Kept
 from service.store.database import Database
 from service.store.gauges import QueueLook
-from tests.integration.test_delivery_health import run_release
 from tests.support.api import running_api
 from tests.support.delivering import Queue
+from tests.support.releasing import run_release
 
 PAUSES = "/v1/operator/pauses"
 

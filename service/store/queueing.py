@@ -35,7 +35,7 @@ async def enqueue(
         return []
     older = await _supersede(session, [d for d in deliveries if d.group_key is not None and not d.fresh])
     waits = {(row["group_key"], row["webhook_key"]): row["delivery_id"] for row in older if row["on_wire"]}
-    on_superseded(len(older) - len(waits))
+    on_superseded(sum(not row["on_wire"] for row in older))
     rows = [_row(d, waits.get((d.group_key, d.webhook_key))) for d in deliveries]
     queued = await session.fetch("deliveries_insert", rows)
     result = [QueuedDelivery(q["delivery_id"], q["webhook_key"], q["message_id"], q["due"]) for q in queued]

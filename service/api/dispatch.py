@@ -24,7 +24,7 @@ from service.api.routes import Match, Routes
 from service.ports import Conflict
 from service.store import audit, idempotency
 from service.store.database import Session
-from service.store.registry import Refused
+from service.store.registry import Counts, Refused
 
 TRIES = 5
 MAX_IDEMPOTENCY_KEY = 255
@@ -111,13 +111,17 @@ class Dispatcher:
         """Run a write in its transaction, again when another transaction came between."""
         scope = _find_scope(operation, call)
         for left in reversed(range(TRIES)):
+            counts = Counts(self._parts.registry)
+            parts = replace(self._parts, registry=counts.registry)
             try:
                 async with self._parts.database.transaction() as session:
-                    encoded, change = await self._write_once(operation, replace(call, session_now=session), scope)
+                    running = replace(call, parts=parts, session_now=session)
+                    encoded, change = await self._write_once(operation, running, scope)
             except Conflict:
                 if not left:
                     raise
             else:
+                counts.tell()
                 self._tell(call.caller, change)
                 return encoded
         raise AssertionError

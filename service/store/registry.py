@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from base64 import b32encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from service.domain.egress import EgressPolicy
 from service.domain.signing import NEW_SECRET_BYTES, Secret
@@ -67,3 +68,19 @@ class Registry:
         if isinstance(target, Refusal):
             raise Refused(422, f"url_{target.reason}", target.sentence, "url")
         return target
+
+
+class Counts:
+    """What a transaction counts through ``registry``, told once it has committed: one that meets a conflict runs again."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._counted: list[Callable[[], object]] = []
+        self.registry = replace(registry, finished=self._later(registry.finished), made=self._later(registry.made))
+
+    def tell(self) -> None:
+        """Count it."""
+        for count in self._counted:
+            count()
+
+    def _later(self, count: Callable[..., object]) -> Callable[..., None]:
+        return lambda *args: self._counted.append(partial(count, *args))

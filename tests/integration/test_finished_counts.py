@@ -45,6 +45,33 @@ async def test_what_the_api_cancels(api, finished):
     assert finished == {"canceled": 3}
 
 
+@pytest.fixture
+async def meet_another(api):
+    """From when it is awaited, the first write that comes to its audit entry meets another transaction."""
+
+    async def begin():
+        await api.connection.execute(
+            """CREATE SEQUENCE tries;
+            CREATE FUNCTION meet_another() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF nextval('tries') = 1 THEN RAISE EXCEPTION 'the victim' USING ERRCODE = 'deadlock_detected'; END IF;
+                RETURN new;
+            END $$;
+            CREATE TRIGGER meet_another BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION meet_another()"""
+        )
+
+    yield begin
+    await api.connection.execute("DROP FUNCTION IF EXISTS meet_another CASCADE; DROP SEQUENCE IF EXISTS tries")
+
+
+async def test_a_write_that_is_run_again_counts_once(api, finished, meet_another):
+    await api.put(HOOK, {"url": URL_1})
+    await api.finish("nov")
+    await meet_another()
+    assert (await api.delete(HOOK)).status == 204
+    assert await api.value("SELECT last_value FROM tries") == 2
+    assert finished == {"canceled": 1}
+
+
 async def test_what_a_copy_of_a_finish_supersedes(api, finished):
     await api.put(HOOK, {"url": URL_1})
     await api.finish("nov")

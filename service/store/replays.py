@@ -16,6 +16,7 @@ from service.domain.webhooks import Filters, Scope, matches
 from service.ports import NewMessage
 from service.store import queueing
 from service.store.codes import DoneState, Extra, WebhookKind
+from service.store.codes import Scope as ScopeCode
 from service.store.database import Database, Row, Session
 from service.store.registrations import build_delivery
 from service.store.registry import Refused, Registry
@@ -33,7 +34,7 @@ _PHASES = {
     "missing": ("missing", "untold"),
     "all": ("finished", "missing", "untold"),
 }
-_SCOPES = {0: Scope.BATCH, 1: Scope.JOB}
+_SCOPES = {ScopeCode.BATCH: Scope.BATCH, ScopeCode.JOB: Scope.JOB}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ _STEPS = {"finished": _step_finished, "missing": _step_missing, "untold": _step_
 def _wants(webhook: StoredWebhook, row: Row, profiles: ProfileSet) -> bool:
     """Tell whether the webhook would have got this message, had it been there."""
     if webhook.kind is WebhookKind.BATCH:
-        return bool(row["batch_key"] == webhook.batch_key and row["scope"] == 0)
+        return bool(row["batch_key"] == webhook.batch_key and row["scope"] == ScopeCode.BATCH)
     scope = _SCOPES.get(row["scope"])
     if webhook.kind is not WebhookKind.ACCOUNT or scope is None or not profiles.choose(row["source"]).emits(scope):
         return False

@@ -19,6 +19,7 @@ from service.domain.webhooks import Scope
 from service.ingest.bodies import build_job_message
 from service.ports import NewMessage
 from service.store.batch_rows import decode_batch
+from service.store.codes import Scope as ScopeCode
 from service.store.codes import WebhookKind
 from service.store.database import Row, Session
 from service.store.job_rows import decode_job
@@ -117,7 +118,7 @@ def _as_row(message: NewMessage, body_at: datetime) -> Mapping[str, object]:
         "message_id": message.message_id,
         "body_at": body_at,
         "type": message.type,
-        "scope": 1,
+        "scope": ScopeCode.JOB,
         "batch_key": message.batch_key,
         "job_id": message.job_id,
         "generation": message.generation,

@@ -66,6 +66,11 @@ def _check_headers(headers: dict[str, Any]) -> dict[str, Any]:
     return headers
 
 
+def _check_patched_headers(headers: dict[str, Any]) -> dict[str, Any]:
+    _check_headers({name: value for name, value in headers.items() if value is not None})
+    return headers
+
+
 def _check_secret(text: str) -> str:
     parse_secret(text)
     return text
@@ -104,6 +109,17 @@ CustomHeaders = Annotated[
     dict[str, Any],
     AfterValidator(_check_headers),
     WithJsonSchema({"type": "object", "maxProperties": MAX_HEADERS, "additionalProperties": {"type": "string"}}),
+]
+PatchedHeaders = Annotated[
+    dict[str, Any],
+    AfterValidator(_check_patched_headers),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "null"]},
+            "description": "Merged into the headers that are there, in whatever case: what is not named stays, null removes.",
+        }
+    ),
 ]
 Secret = Annotated[
     str,

@@ -17,6 +17,7 @@ from service.api.fields import (
     InstantIn,
     Name,
     NameGlobs,
+    PatchedHeaders,
     Query,
     RateLimit,
     Request,
@@ -76,7 +77,7 @@ class WebhookPatch(Request):
     url: Url | None = None
     description: Description | None = None
     secret: Secret | None = Field(None, description="A live one, which changes nothing; use rotate-secret for another.")
-    custom_headers: CustomHeaders | None = None
+    custom_headers: PatchedHeaders | None = None
     retry_schedule: Steps | None = None
     timeout_seconds: Timeout | None = None
     max_in_flight: InFlight | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 from service.api.models import BatchWebhookPut, WebhookPatch, WebhookPost
 from service.api.problems import rule_broken
+from service.domain.headers import merge_headers
 from service.domain.registrations import WebhookRequest
 from service.domain.signing import parse_secret
 from service.domain.webhooks import Filters, Scope, Signing, WebhookSettings
@@ -68,6 +69,8 @@ def patch_request(settings: WebhookSettings, body: WebhookPatch) -> WebhookReque
         changes.pop("scopes", list(settings.filters.scopes)),
         changes.pop("batch_names", list(settings.filters.batch_names)),
     )
+    if (headers := changes.get("custom_headers")) is not None:
+        changes["custom_headers"] = dict(merge_headers(settings.custom_headers, headers))
     for name, convert in _CONVERTED.items():
         if name in changes:
             changes[name] = convert(changes[name])

@@ -71,6 +71,13 @@ def find_header_problems(headers: Mapping[str, object]) -> tuple[HeaderProblem, 
     return tuple(problems)
 
 
+def merge_headers(headers: Iterable[tuple[str, str]], patch: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
+    """The headers after a merge patch (RFC 7396): null takes one away, and what is not named stays; case does not count."""
+    named = {name.lower() for name in patch}
+    kept = [(name, value) for name, value in headers if name.lower() not in named]
+    return (*kept, *((name, value) for name, value in patch.items() if value is not None))
+
+
 def list_sendable(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The stored headers that may go on the wire, in the case given.
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from service.store import webhooks
 from tests.support.api import SEALER, URL_1, URL_2, running_api
 from tests.support.delivering import deliver
 from tests.support.receivers import NO_CONTENT, answering, receive
@@ -43,6 +44,38 @@ async def test_create_get_patch_delete(api):
     assert (await api.delete("/v1/webhooks/mine%2F1")).status == 204
     assert (await api.get("/v1/webhooks/mine%2F1")).status == 404
     assert (await make(api, id="mine/1"))["revision"] == 1
+
+
+@pytest.mark.parametrize(
+    ("patch", "left"),
+    [
+        ({"X-B": "2"}, {"X-Api-Key": "k", "X-A": "1", "X-B": "2"}),
+        ({"X-A": None}, {"X-Api-Key": "k"}),
+        ({"x-a": "2"}, {"X-Api-Key": "k", "x-a": "2"}),
+        ({"x-a": None, "X-B": "2"}, {"X-Api-Key": "k", "X-B": "2"}),
+        ({"x-a": "2", "X-A": None}, {"X-Api-Key": "k", "x-a": "2"}),
+        ({"not there": None}, {"X-Api-Key": "k", "X-A": "1"}),
+        ({}, {"X-Api-Key": "k", "X-A": "1"}),
+        (None, {}),
+    ],
+)
+async def test_a_patch_is_merged_into_the_headers_that_nobody_can_read_back(api, patch, left):
+    await make(api, id="w", custom_headers={"X-Api-Key": "k", "X-A": "1"})
+    patched = await api.call("PATCH", "/v1/webhooks/w", {"custom_headers": patch})
+    assert patched.status == 200, patched.raw
+    assert sorted(patched.json["custom_header_names"]) == sorted(left)
+    async with api.database.session() as session:
+        stored = await webhooks.find_webhook(session, api.parts.registry, "t1", "w")
+    assert dict(stored.settings.custom_headers) == left
+
+
+async def test_a_patch_keeps_the_bounds_of_headers(api):
+    await make(api, id="w", custom_headers={f"x-{number}": "v" for number in range(20)})
+    more = await api.call("PATCH", "/v1/webhooks/w", {"custom_headers": {"x-more": "v"}})
+    assert (more.status, more.code) == (422, "invalid_request")
+    every = {f"x-{number}": None for number in range(20)} | {f"y-{number}": "v" for number in range(20)}
+    swapped = await api.call("PATCH", "/v1/webhooks/w", {"custom_headers": every})
+    assert (swapped.status, len(swapped.json["custom_header_names"])) == (200, 20)
 
 
 async def test_subscribers_get_messages_and_a_url_change_sends_the_newest_failed(api):

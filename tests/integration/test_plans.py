@@ -117,6 +117,14 @@ async def test_whoever_waits_for_another_is_looked_for_among_those_that_wait(dat
     assert all(cond for _, cond in scans), "nothing is walked from end to end"
 
 
+async def test_what_is_held_too_long_is_looked_for_by_its_age(database):
+    call = "EXECUTE age_out (100.0, 1000)"
+    async with Database(database, size=1) as store, store.session() as session:
+        await session.connection.execute(f"PREPARE age_out (double precision, integer) AS {statement('held_age_out')}")
+        scans = await explain(session, call)
+    assert [cond for name, cond in scans if name == "deliveries_held" and "held_at < " in cond], scans
+
+
 async def test_a_list_reads_a_page_though_nothing_is_known_of_a_partition_yet(database):
     arguments = (["t"], 2**62, 51, True, True, "t", *[None] * 6, 51)
     async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:

@@ -6,6 +6,12 @@ WITH chosen AS (
     FROM webhook_health AS h
     JOIN webhooks AS w ON w.webhook_key = h.webhook_key AND w.state = 0
     CROSS JOIN LATERAL (
+        SELECT now() - make_interval(
+            secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
+        ) AS begun_before
+        OFFSET 0 -- worked out once a webhook, not once a delivery
+    ) AS due
+    CROSS JOIN LATERAL (
         SELECT old.delivery_id
         FROM (
             SELECT o.delivery_id, o.first_due_at
@@ -17,9 +23,9 @@ WITH chosen AS (
             LIMIT $2::integer
             FOR UPDATE SKIP LOCKED
         ) AS old
-        WHERE old.first_due_at <= now() - make_interval(
-            secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
-        ) - paused_since(old.first_due_at, w.tenant_id, w.origin)
+        WHERE
+            old.first_due_at <= due.begun_before
+            AND old.first_due_at <= due.begun_before - paused_since(old.first_due_at, w.tenant_id, w.origin)
     ) AS d
     WHERE
         h.breaker = 1

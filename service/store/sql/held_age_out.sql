@@ -18,14 +18,19 @@ chosen AS (
     FROM keys AS k
     JOIN webhooks AS w ON w.webhook_key = k.webhook_key
     CROSS JOIN LATERAL (
+        SELECT now() - make_interval(
+            secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
+        ) AS begun_before
+        OFFSET 0 -- worked out once a webhook, not once a delivery
+    ) AS due
+    CROSS JOIN LATERAL (
         SELECT o.delivery_id
         FROM deliveries AS o
         WHERE
             o.webhook_key = k.webhook_key AND o.state = 2 AND o.lease_token IS NULL
             AND o.reason IN ('paused', 'disabled')
-            AND o.held_at < now() - make_interval(
-                secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
-            ) - paused_since(o.held_at, w.tenant_id, w.origin)
+            AND o.held_at < due.begun_before
+            AND o.held_at < due.begun_before - paused_since(o.held_at, w.tenant_id, w.origin)
             AND NOT EXISTS (
                 SELECT FROM batches AS b
                 WHERE

@@ -64,15 +64,15 @@ def _is_pending(row: Row) -> bool:
 
 
 async def _prepare(session: Session, registry: Registry, batch: Batch) -> _Sending:
+    own = await lock_batch_webhook(session, registry, batch.key)
+    deliveries = await session.fetch("deliveries_of_message", batch.finish_message_id)
+    keys = {row["webhook_key"] for row in deliveries} | ({own.webhook_key} if own else set())
+    webhooks = await session.fetch("webhook_lock_by_keys", sorted(keys))
     message = await session.find("message_lock", batch.finish_message_id, batch.tenant_id)
     if batch.ended or message is None:
         raise Refused(409, "no_finish", "The batch has no finish to send.")
     if message["expunged_at"] is not None:
         raise Refused(409, "body_gone", "The body of the newest finish was expunged.")
-    own = await lock_batch_webhook(session, registry, batch.key)
-    deliveries = await session.fetch("deliveries_of_message", message["message_id"])
-    keys = {row["webhook_key"] for row in deliveries} | ({own.webhook_key} if own else set())
-    webhooks = await session.fetch("webhook_lock_by_keys", sorted(keys))
     live = {row["webhook_key"] for row in webhooks}
     return _Sending(batch, message, webhooks, [row for row in deliveries if row["webhook_key"] in live])
 

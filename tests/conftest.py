@@ -34,3 +34,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("survive")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+    _longest_first(items)
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Modules that may take longest first, by the limit they set themselves: no worker is alone with one at the end."""
+    limits: dict[Path, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limits[item.path] = max(limits.get(item.path, 0), mark.args[0] if mark else 0)
+    items.sort(key=lambda item: -limits[item.path])

@@ -271,11 +271,12 @@ async def rest(seconds: float) -> None:
 async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
     """Wait for an event, or so long; a loop that waits still beats."""
     left = seconds
+    beat()
     while left > 0 and not event.is_set():
-        beat()
         with suppress(TimeoutError):
             async with asyncio.timeout(min(left, BEAT_EVERY)):
                 await event.wait()
+        beat()
         left -= BEAT_EVERY
 
 

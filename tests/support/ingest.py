@@ -139,7 +139,7 @@ class Recorder:
     def judge(self, record):
         if isinstance(record.content, JobEvent):
             return Outcome.APPLIED
-        return Outcome.DEAD_LETTER if isinstance(record.content, DeadLetter) else Outcome(record.content.value)
+        return Outcome.DEAD_LETTER if isinstance(record.content, DeadLetter) else Outcome(record.content.outcome.value)
 
 
 class Counts:

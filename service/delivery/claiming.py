@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Final, Protocol
 
 from service.delivery.attempting import Attempts
@@ -141,15 +141,13 @@ class Claimer:
         self.passed = 0
         self.cut = False
         self._backlog = Backlog()
-        self._shed: dict[Crowd, set[int]] = {}
+        self._denied: set[Crowd] = set()
 
     async def claim(self, *, everywhere: bool) -> bool:
         """Claim once from lanes that are behind, or from all; True when there is more to be had at once.
 
         Raises StoreUnavailable or Conflict.
         """
-        for crowd in self._find_eased():
-            del self._shed[crowd]
         self.took = self.passed = 0
         self.cut = False
         limit = min(PER_CLAIM, self._slots.buffer.free)
@@ -227,7 +225,8 @@ class Claimer:
 
     def wants_more(self, lane: int) -> bool:
         """Whether there is room again for deliveries that were left in the database, of this lane or one like it."""
-        return (self.is_behind(lane) and self._slots.has_room(lane)) or bool(self._find_eased())
+        may_claim = self.is_behind(lane) and self._slots.may_claim(lane)
+        return may_claim or any(map(self._slots.buffer.has_eased, self._denied))
 
     def _shed_one(self, row: ReadyDelivery) -> bool:
         """Give a delivery back if its lane's kind, or its tenant, has had its part of the buffer."""
@@ -235,24 +234,27 @@ class Claimer:
         crowd = self._slots.find_crowd(row, entry.terms) if entry is not None else None
         if crowd is None:
             return False
-        self._shed.setdefault(crowd, set()).add(row.lane)
+        self._denied.add(crowd)
+        self._backlog.mark(row.lane)
         self._recorder.release(row)
         return True
-
-    def _find_eased(self) -> list[Crowd]:
-        """Crowds that have gone so far that lanes which were shed for them may be claimed from again."""
-        return [crowd for crowd in self._shed if self._slots.buffer.has_eased(crowd)]
 
     def _is_unknown(self, row: ReadyDelivery) -> bool:
         entry = self._catalog.find(row.webhook_key)
         return entry is None or entry.revision < row.revision
 
     def _build_request(self, limit: int, recent: int) -> ClaimRequest:
-        rooms = self._slots.list_rooms() | dict.fromkeys(chain(self._catalog.closed_lanes, *self._shed.values()), 0)
+        closed = self._catalog.closed_lanes
+        shares = self._slots.share_out(lane for lane, _ in self._backlog if lane not in closed)
+        self._denied = shares.denied
+        rooms = shares.rooms | dict.fromkeys(closed, 0)
         default = min(PER_UNKNOWN_LANE, self._slots.buffer.per_lane)
         roomy = ((lane, since) for lane, since in self._backlog if rooms.get(lane, default))
+        lanes = dict(islice(roomy, LANES_PER_CLAIM))
+        if not recent:
+            rooms = {lane: rooms[lane] for lane in lanes if lane in rooms}
         return ClaimRequest(
-            lanes=dict(islice(roomy, LANES_PER_CLAIM)),
+            lanes=lanes,
             since=self._backlog.since,
             recent=recent,
             rooms=rooms,

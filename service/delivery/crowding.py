@@ -15,6 +15,11 @@ PARTS: Final = 16
 EASED: Final = 0.75
 
 Crowd: TypeAlias = Standing | Tenant
+_STANDINGS: Final[dict[Standing, tuple[Standing, ...]]] = {
+    Standing.PROVEN: (),
+    Standing.NEW: (Standing.NEW,),
+    Standing.SUSPECT: (Standing.NEW, Standing.SUSPECT),
+}
 
 
 class Buffer:
@@ -61,42 +66,76 @@ class Buffer:
         lane.standing = standing
         self._in_lanes[standing] += len(lane.rows)
 
-    def is_open(self, standing: Standing) -> bool:
-        """Whether lanes of this standing have not had their part yet."""
-        return self._find_excess(standing, 1) < 0
-
-    def _find_excess(self, standing: Standing, part: float) -> float:
-        """How many more wait than this part of what lanes of a standing may have; negative while there is room."""
-        if standing is Standing.PROVEN:
-            return -1
-        suspects = self._in_lanes[Standing.SUSPECT]
-        excess = suspects + self._in_lanes[Standing.NEW] - part * self._unproven
-        return max(excess, suspects - part * self._suspects) if standing is Standing.SUSPECT else excess
-
     def find_crowd(self, lane: Lane) -> Crowd | None:
         """Who has had its part of the buffer: lanes of this one's standing, or its tenant; None if neither has."""
-        if not self.is_open(lane.standing):
-            return lane.standing
-        return lane.tenant if lane.tenant.waiting >= self._per_tenant else None
+        return next((crowd for crowd in list_crowds(lane) if self.find_left(crowd) <= 0), None)
+
+    def find_left(self, crowd: Crowd) -> int:
+        """How many more deliveries of a crowd may wait: of a tenant, of suspects, of suspects and new lanes together."""
+        waiting, part = self._find_part(crowd)
+        return part - waiting
 
     def has_eased(self, crowd: Crowd) -> bool:
         """Whether a crowd has gone so far that it pays to claim for it again."""
-        if isinstance(crowd, Tenant):
-            return crowd.waiting <= EASED * self._per_tenant
-        return self._find_excess(crowd, EASED) <= 0
+        waiting, part = self._find_part(crowd)
+        return waiting <= EASED * part
 
     def find_room(self, lane: Lane) -> int:
-        """How many more deliveries of a lane may be claimed."""
+        """How many more deliveries of a lane may come in."""
         room = lane.find_room(self.per_lane)
         return min(room, self.free) if room and self.find_crowd(lane) is None else 0
 
-    def list_rooms(self, lanes: Iterable[Lane]) -> dict[int, int]:
-        """The same for many lanes, by key."""
-        free, per_lane, per_tenant = self.free, self.per_lane, self._per_tenant
-        is_open = [self.is_open(standing) for standing in Standing]
-        return {
-            lane.key: min(free, lane.find_room(per_lane))
-            if is_open[lane.standing] and lane.tenant.waiting < per_tenant
-            else 0
-            for lane in lanes
-        }
+    def may_claim(self, lane: Lane) -> bool:
+        """Whether it pays to claim more deliveries of a lane."""
+        return self.find_room(lane) > 0 and all(map(self.has_eased, list_crowds(lane)))
+
+    def _find_part(self, crowd: Crowd) -> tuple[int, int]:
+        """How many deliveries of a crowd wait, and how many may."""
+        if isinstance(crowd, Tenant):
+            return crowd.waiting, self._per_tenant
+        suspects = self._in_lanes[Standing.SUSPECT]
+        if crowd is Standing.SUSPECT:
+            return suspects, self._suspects
+        return suspects + self._in_lanes[Standing.NEW], self._unproven
+
+
+class Shares:
+    """How many more deliveries each of these lanes may get (``rooms``, by key), so that there is room for all of them.
+
+    First come, first served. ``denied`` are crowds that have nothing left for a lane. One that has had its part gets
+    more when it has eased, so that claims are worth their price.
+    """
+
+    def __init__(self, buffer: Buffer, lanes: Iterable[Lane]) -> None:
+        self.rooms: dict[int, int] = {}
+        self.denied: set[Crowd] = set()
+        self._buffer = buffer
+        self._left: dict[Crowd, int] = {}
+        free, per_lane = buffer.free, buffer.per_lane
+        for lane in lanes:
+            if lane.key not in self.rooms:
+                self.rooms[lane.key] = self._deal(lane, min(free, lane.find_room(per_lane)))
+
+    def _deal(self, lane: Lane, wanted: int) -> int:
+        if not wanted:
+            return 0
+        crowds = list_crowds(lane)
+        for crowd in crowds:
+            if self._find_left(crowd) <= 0:
+                self.denied.add(crowd)
+                return 0
+        room = min(wanted, *(self._left[crowd] for crowd in crowds))
+        for crowd in crowds:
+            self._left[crowd] -= room
+        return room
+
+    def _find_left(self, crowd: Crowd) -> int:
+        left = self._left.get(crowd)
+        if left is None:
+            left = self._left[crowd] = self._buffer.find_left(crowd) if self._buffer.has_eased(crowd) else 0
+        return left
+
+
+def list_crowds(lane: Lane) -> tuple[Crowd, ...]:
+    """Those which a lane shares a part of the buffer with."""
+    return (*_STANDINGS[lane.standing], lane.tenant)

@@ -7,10 +7,11 @@ hurting others. Does not belong here: waiting (``sending``), claiming, and what 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
-from service.delivery.crowding import Buffer, Crowd
+from service.delivery.crowding import Buffer, Crowd, Shares
 from service.delivery.lanes import Gate, Lane, Standing, Tenant
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import LaneTerms, Roster
@@ -148,14 +149,15 @@ class Slots:
         """Lanes that wait for nothing but their rate limit."""
         return [lane for lane in self._busy if lane.tokens == 0 and lane.rows]
 
-    def list_rooms(self) -> dict[int, int]:
-        """Lanes that are in use here, and how many more deliveries each may get."""
-        return self.buffer.list_rooms(self._busy)
+    def share_out(self, first: Iterable[int]) -> Shares:
+        """How many more deliveries lanes may get: these first, as far as they are known here, then those in use."""
+        known = filter(None, map(self._roster.find, first))
+        return Shares(self.buffer, chain(known, self._busy))
 
-    def has_room(self, lane_key: int) -> bool:
-        """Whether more deliveries of this lane could be claimed."""
+    def may_claim(self, lane_key: int) -> bool:
+        """Whether it pays to claim more deliveries of this lane."""
         lane = self._roster.find(lane_key)
-        return lane is None or self.buffer.find_room(lane) > 0
+        return lane is None or self.buffer.may_claim(lane)
 
     def withdraw(self, gone: Callable[[ReadyDelivery], bool]) -> list[ReadyDelivery]:
         """Take those waiting deliveries out for which ``gone`` is true."""

@@ -203,3 +203,14 @@ async def test_what_is_due_behind_a_flood_of_others_is_found(database):
         (other,) = await queue.deliveries(await queue.webhook(receiver.url()))
         await queue.wait("deliveries_done", "delivery_id = $1", other)
         assert await queue.connection.fetchval("SELECT count(*) FROM deliveries") == RECENT + 1
+
+
+async def test_what_has_to_wait_for_others_of_its_kind_is_left_in_the_queue(database):
+    """More is due for receivers that have never accepted anything than may wait in memory: half of 64."""
+    refusal = answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", pause=0.01)
+    async with receive(refusal) as receiver, Queue(database) as queue:
+        for number in range(150):
+            await queue.deliveries(await queue.webhook(receiver.url(f"/{number}"), tenant_id=f"t{number}"), 4)
+        async with deliver(database, max_in_flight=16) as role:
+            await queue.wait("deliveries", "attempts = 1", count=600)
+        assert role.watcher.claimed < 900

@@ -308,11 +308,11 @@ def test_an_allowance_closes_and_opens_a_lane():
 
 def test_a_buffer_has_room_until_it_is_full():
     slots = Slots(50, buffer=100)
-    assert slots.list_rooms() == {}
+    assert slots.share_out([]).rooms == {}
     fill(slots, 1, 2, new())
-    assert slots.list_rooms() == {1: BUFFER_UNPROVEN - 2}
+    assert slots.share_out([]).rooms == {1: BUFFER_UNPROVEN - 2}
     fill(slots, 1, 2, new())
-    assert (slots.list_rooms(), slots.has_room(1), slots.has_room(2)) == ({1: 0}, False, True)
+    assert (slots.share_out([]).rooms, slots.may_claim(1), slots.may_claim(2)) == ({1: 0}, False, True)
     fill(slots, 2, 96, proven())
     assert slots.buffer.free == 0
     assert not slots.reserve(3, "t", None)
@@ -321,11 +321,11 @@ def test_a_buffer_has_room_until_it_is_full():
 def test_greedy_lanes_leave_room_for_one_more_however_many_they_are():
     slots = Slots(500, buffer=1_000)
     for lane in range(100):
-        while (room := slots.list_rooms().get(lane, 1)) > 0:
+        while (room := slots.share_out([]).rooms.get(lane, 1)) > 0:
             fill(slots, lane, room, proven(host=f"h{lane}"), f"t{lane}")
     assert slots.buffer.free >= 100
     assert slots.reserve(999, "other", proven())
-    assert slots.list_rooms()[0] == 0
+    assert slots.share_out([]).rooms[0] == 0
 
 
 @pytest.mark.parametrize(("standing", "share"), [(Standing.NEW, 50), (Standing.SUSPECT, 25)])
@@ -361,7 +361,7 @@ def test_lanes_that_have_not_proven_themselves_leave_proven_ones_half_of_the_buf
                 slots.add(row, terms)
     assert slots.waiting == 500
     fill(slots, 7_777, 1, proven(), "well")
-    assert slots.list_rooms()[7_777] >= 10
+    assert slots.share_out([]).rooms[7_777] >= 10
 
 
 def test_attempts_of_lanes_that_are_not_proven_start_apart_once_there_are_many():
@@ -458,7 +458,7 @@ def test_reserved_room_counts_until_it_is_given_back():
     assert slots.buffer.free == room - 1
     slots.unreserve(1)
     assert slots.buffer.free == room
-    assert slots.list_rooms() == {}
+    assert slots.share_out([]).rooms == {}
 
 
 def test_withdrawing_takes_waiting_deliveries_out():

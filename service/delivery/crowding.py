@@ -13,6 +13,7 @@ from service.delivery.lanes import Lane, Standing, Tenant
 
 PARTS: Final = 16
 EASED: Final = 0.75
+UNPROVEN_AT_ONCE: Final = 64
 
 Crowd: TypeAlias = Standing | Tenant
 _STANDINGS: Final[dict[Standing, tuple[Standing, ...]]] = {
@@ -103,7 +104,8 @@ class Shares:
     """How many more deliveries each of these lanes may get (``rooms``, by key), so that there is room for all of them.
 
     First come, first served. ``denied`` are crowds that have nothing left for a lane. One that has had its part gets
-    more when it has eased, so that claims are worth their price.
+    more when it has eased, so that claims are worth their price; and lanes that are not proven get 64 in all, so that a
+    claim which brings their backlog holds nobody up.
     """
 
     def __init__(self, buffer: Buffer, lanes: Iterable[Lane]) -> None:
@@ -132,7 +134,8 @@ class Shares:
     def _find_left(self, crowd: Crowd) -> int:
         left = self._left.get(crowd)
         if left is None:
-            left = self._left[crowd] = self._buffer.find_left(crowd) if self._buffer.has_eased(crowd) else 0
+            left = self._buffer.find_left(crowd) if self._buffer.has_eased(crowd) else 0
+            left = self._left[crowd] = left if isinstance(crowd, Tenant) else min(left, UNPROVEN_AT_ONCE)
         return left
 
 

@@ -200,8 +200,13 @@ class Engine:
         if more:
             self._wanted.set()
         if everywhere:
-            self._plan(SOON if claimer.took else await self._parts.claims.find_wait())
+            await self._plan_next(claimer)
         return more
+
+    async def _plan_next(self, claimer: Claimer) -> None:
+        """Claim again when the next delivery becomes due; later, if what is due has no room."""
+        wait = SOON if claimer.took else await self._parts.claims.find_wait()
+        self._plan(max(wait, BACK_OFF) if wait is not None and claimer.passed else wait)
 
     async def _rest(self, spent: float) -> None:
         """After a claim that brought little for the lanes that it went past: that is dear, and may be so for long."""

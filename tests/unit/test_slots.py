@@ -390,6 +390,29 @@ def test_who_waits_for_a_slot_does_not_wait_for_time():
     assert slots.find_pause(0.0) == 0.0
 
 
+def test_lanes_that_have_not_proven_themselves_share_what_is_claimed_for_them():
+    slots = Slots(500, buffer=1_000)
+    for lane in range(40):
+        fill(slots, lane, 1, new(host=f"h{lane}"), f"t{lane}")
+        slots.empty(lane)
+    shares = slots.share_out(reversed(range(50)))
+    assert sum(shares.rooms.values()) == 64
+    assert list(shares.rooms.items())[:17] == [(39 - place, BUFFER_UNPROVEN) for place in range(16)] + [(23, 0)]
+    assert shares.denied == {Standing.NEW}
+
+
+def test_lanes_of_one_tenant_share_what_it_may_have():
+    slots = Slots(50, buffer=100)
+    for lane in range(30):
+        fill(slots, lane, 1, proven(host=f"h{lane}"), "big")
+    assert sum(slots.share_out([]).rooms.values()) == 20
+    fill(slots, 99, 8, proven(), "big")
+    shares = slots.share_out([])
+    assert set(shares.rooms.values()) == {0}, "over three quarters of its half"
+    assert [crowd.tenant_id for crowd in shares.denied] == ["big"]
+    assert not slots.may_claim(0)
+
+
 def test_one_tenant_has_half_of_the_buffer():
     slots = Slots(50, buffer=100)
     fill(slots, 1, 50, proven(), "big")

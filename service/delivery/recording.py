@@ -22,6 +22,8 @@ from service.lifecycle import beat, heed
 from service.ports import Conflict, Freed, StoreUnavailable, Tell
 
 GATHER: Final = 0.003
+LINGER: Final = 0.05
+ENOUGH: Final = 100
 UNRECORDED_LIMIT: Final = 1_000
 PER_WRITE: Final = 1_000
 BACK_OFF: Final = (0.05, 2.0)
@@ -91,8 +93,9 @@ class RecordStore(Protocol):
 class Recorder:
     """Takes outcomes at any time and writes them in groups; what cannot be written stays until it can.
 
-    ``on_written`` is called after each group with the number of deliveries that became due by it, ``on_planned`` with
-    the instant of every next attempt.
+    Decisions linger until there are a hundred, or 50 ms: receivers that hang time out one by one, and a commit for each
+    would stand in the way of everybody's. ``on_written`` is called after each group with the number of deliveries that
+    became due by it, ``on_planned`` with the instant of every next attempt.
     """
 
     def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer, tell: Tell) -> None:
@@ -106,6 +109,7 @@ class Recorder:
         self._lost: list[Undelivered] = []
         self._holds: list[Hold] = []
         self._releases: list[Release] = []
+        self._ripe_at = 0.0
         self._wanted = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
@@ -126,7 +130,11 @@ class Recorder:
     @property
     def empty(self) -> bool:
         """Whether everything is written."""
-        return not (self._accepted or self._undelivered or self._lost or self._holds or self._releases)
+        return self._nothing_else and not self._undelivered
+
+    @property
+    def _nothing_else(self) -> bool:
+        return not (self._accepted or self._lost or self._holds or self._releases)
 
     def accept(self, row: ReadyDelivery, origin: str, outcome: Outcome, started: float, *, stale: bool) -> None:
         """Take a delivery that its receiver accepted."""
@@ -148,6 +156,8 @@ class Recorder:
 
     def decide(self, undelivered: Undelivered) -> None:
         """Take a decision about a delivery that was not accepted."""
+        if not self._undelivered:
+            self._ripe_at = asyncio.get_running_loop().time() + LINGER
         self._undelivered.append(undelivered)
         self._want()
 
@@ -173,7 +183,7 @@ class Recorder:
             await asyncio.sleep(GATHER)
             self._wanted.clear()
             try:
-                await self.flush()
+                await self._flush()
             except StoreUnavailable:
                 wait = await self._back_off(wait)
             except Exception as error:  # noqa: BLE001 - ending here would lose outcomes, and repeat their attempts
@@ -202,17 +212,27 @@ class Recorder:
     def _pop_first(pile: list[_Row]) -> list[_Row]:
         return [pile.pop(0)] if pile else []
 
-    async def flush(self) -> None:
-        """Write everything there is. Raises StoreUnavailable; what was not written is kept."""
+    async def _flush(self) -> None:
+        """Write everything there is but what lingers. Raises StoreUnavailable; what was not written is kept."""
         while not self.empty:
             beat()
+            lingers = self._find_lingering()
+            if lingers and self._nothing_else:
+                asyncio.get_running_loop().call_later(lingers, self._wanted.set)
+                return
             try:
-                woken = await self._write_accepted() + await self._write_undelivered()
+                woken = await self._write_accepted() + (0 if lingers else await self._write_undelivered())
                 await self._write_rest()
             except Conflict:
                 continue
             self.on_written(woken)
         self._written.set()
+
+    def _find_lingering(self) -> float:
+        """For how many seconds decisions may wait for others."""
+        if not self._undelivered or len(self._undelivered) >= ENOUGH:
+            return 0.0
+        return max(0.0, self._ripe_at - asyncio.get_running_loop().time())
 
     def _want(self) -> None:
         self._wanted.set()

@@ -4,8 +4,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+import pytest
+
 from service.delivery.instants import DatabaseClock
-from service.delivery.recording import UNRECORDED_LIMIT, Recorded, Recorder
+from service.delivery.recording import ENOUGH, GATHER, UNRECORDED_LIMIT, Recorded, Recorder
 from service.domain.attempts import Flag, Outcome, OutcomeClass
 from service.ports import Conflict, StoreUnavailable
 
@@ -15,6 +17,7 @@ OK = Outcome(OutcomeClass.DELIVERED, 204, flags=frozenset({Flag.SURPLUS_BYTES, F
 class Store:
     def __init__(self) -> None:
         self.accepted = []
+        self.groups = []
         self.calls = 0
         self.trouble = []
         self.poison = None
@@ -29,6 +32,7 @@ class Store:
         return 0
 
     async def record_undelivered(self, rows):
+        self.groups.append(len(rows))
         return Recorded([])
 
 
@@ -52,6 +56,11 @@ def make(store):
 def accept(recorder, number):
     row = SimpleNamespace(delivery_id=number, token=1, number=1)
     recorder.accept(row, "http://o", OK, 1.5, stale=False)
+
+
+def decide(recorder, number):
+    decision = SimpleNamespace(finished=False, next_attempt_at=None)
+    recorder.decide(SimpleNamespace(row=SimpleNamespace(delivery_id=number), decision=decision))
 
 
 @asynccontextmanager
@@ -110,3 +119,20 @@ def test_a_thousand_unrecorded_outcomes_close_the_gate():
         assert recorder.open
         accept(recorder, number)
     assert not recorder.open
+
+
+@pytest.mark.parametrize(("count", "groups"), [(2, [2]), (ENOUGH + 2, [ENOUGH, 2])])
+async def test_decisions_wait_for_others_unless_there_are_many(count, groups):
+    store = Store()
+    recorder, _ = make(store)
+    async with running(recorder):
+        for number in range(count):
+            if number in (1, ENOUGH):
+                await asyncio.sleep(2 * GATHER)
+            decide(recorder, number)
+        accept(recorder, 1_000)
+        while not store.accepted:
+            await asyncio.sleep(0)
+        assert store.groups == groups[:-1], "what was accepted waits for nothing"
+        await recorder.wait_empty()
+    assert store.groups == groups

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from service.store.database import PLANNING
 from tests.bench.producing import name_tenant
 from tests.bench.stage import SEALER
 from tests.support.delivering import Queue
@@ -42,8 +43,10 @@ JOIN webhooks AS w ON w.webhook_key = ($1::bigint[])[n % cardinality($1::bigint[
 
 @asynccontextmanager
 async def opened_queue(dsn: str) -> AsyncIterator[Queue]:
-    """The tables, with partitions for today."""
+    """The tables, with partitions for today, on a connection that plans as the service's do."""
     async with Queue(dsn) as queue:
+        for name, value in PLANNING.items():
+            await queue.connection.execute(f"SET {name} = {value}")
         yield queue
 
 

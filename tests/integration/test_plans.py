@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import asyncpg
 import orjson
 import pytest
 
@@ -92,6 +93,27 @@ async def test_a_claim_goes_past_what_left_the_queue_while_an_old_transaction_is
             async with store.session() as session:
                 everything, recent = [await count_buffers(session, start) for start in (float("-inf"), since)]
     assert recent < everything / 2
+
+
+@pytest.mark.parametrize("name", ["deliveries_claim", "deliveries_renew", "deliveries_decided", "deliveries_release"])
+async def test_the_index_of_leases_serves_nothing_but_their_end(database, no_autovacuum, name):
+    """It looks best while hardly anything is leased: it is small then, but may hold whatever was leased since a snapshot."""
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        hook = await queue.webhook("http://receiver.test/")
+        for group in range(10):
+            await queue.deliveries(hook, 200, group_key=group, generation=group)
+        await queue.execute("ANALYZE deliveries")
+        parameters = (await session.connection.prepare(statement(name))).get_parameters()
+        scans = await explain(session, await prepare(session, name, parameters))
+    assert "deliveries_leased" not in {index for index, _ in scans}
+    assert scans
+
+
+async def prepare(session, name: str, parameters: Sequence[asyncpg.Type]) -> str:
+    """A call of a statement, with NULL for everything but flags."""
+    types = ", ".join(each.name for each in parameters)
+    await session.connection.execute(f"PREPARE call ({types}) AS {statement(name)}")
+    return f"EXECUTE call ({', '.join('false' if each.name == 'bool' else 'NULL' for each in parameters)})"
 
 
 async def count_buffers(session, since: float) -> int:

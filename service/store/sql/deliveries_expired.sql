@@ -1,6 +1,6 @@
 -- Deliveries whose lease has expired, oldest first.
 SELECT delivery_id, lease_token
 FROM deliveries
-WHERE lease_token IS NOT NULL AND lease_until < now()
+WHERE lease_until < now()
 ORDER BY lease_until
 LIMIT $1::integer

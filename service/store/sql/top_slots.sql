@@ -2,7 +2,7 @@
 WITH top AS (
     SELECT webhook_key, count(*) AS value, false AS capped
     FROM deliveries
-    WHERE lease_token IS NOT NULL
+    WHERE lease_until IS NOT NULL
     GROUP BY webhook_key
     ORDER BY value DESC
     LIMIT $1

@@ -241,7 +241,7 @@ async def running_api(
     def tell(event: str, /, **fields: object) -> None:
         told.append((event, fields))
 
-    many = ApiLimits(reads=100_000, writes=100_000, tests_per_webhook=1000)
+    many = ApiLimits(reads=100_000, writes=100_000, tests_per_webhook=1000, test_wait=timedelta(seconds=5))
     async with Database(dsn, size=6) as database:
         await Partitions(database).make_ahead()
         parts = Parts(

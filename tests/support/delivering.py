@@ -253,11 +253,11 @@ class Queue:
         )
 
     async def shift(self, seconds: float, delivery_id: int | None = None) -> None:
-        """Let time pass for what waits: every instant of the queue moves into the past."""
+        """Let time pass for what waits: every instant of the queue moves into the past, and what became due is so now."""
         await self.connection.execute(
             """UPDATE deliveries
-            SET due_at = due_at - $1::interval, first_due_at = first_due_at - $1::interval,
-                held_at = held_at - $1::interval, lease_until = lease_until - $1::interval
+            SET due_at = CASE WHEN due_at > now() THEN greatest(due_at - $1::interval, now()) ELSE due_at - $1::interval END,
+                first_due_at = first_due_at - $1::interval, held_at = held_at - $1::interval, lease_until = lease_until - $1::interval
             WHERE $2::bigint IS NULL OR delivery_id = $2""",
             timedelta(seconds=seconds),
             delivery_id,

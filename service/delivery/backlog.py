@@ -33,7 +33,7 @@ class Backlog:
         return lane in self._lanes
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
-        """The lanes that are behind, each with its instant, those first that were not asked for longest."""
+        """The lanes that are behind, each with its instant, those first that no claim has come to for longest."""
         return iter(self._lanes.items())
 
     def mark(self, lane: int) -> None:
@@ -41,23 +41,26 @@ class Backlog:
         self._lanes.setdefault(lane, self.since)
         self._marked.add(lane)
 
-    def ask(self, lanes: Collection[int]) -> None:
-        """A claim from these lanes is about to be sent: what it does not find is not there, unless marked later."""
+    def ask(self) -> None:
+        """A claim is about to be sent: what it does not find is not there, unless marked later."""
         self._marked.clear()
-        for lane in lanes:
-            self._lanes[lane] = self._lanes.pop(lane)
 
-    def note(self, emptied: Collection[int], left: Iterable[int], since: float) -> None:
-        """A claim has taken all that was due of some lanes, and has left something of others since that instant."""
-        for lane in emptied:
-            if lane not in self._marked:
-                self._lanes.pop(lane, None)
+    def note(self, reached: Iterable[int], emptied: Collection[int], left: Iterable[int], since: float) -> None:
+        """A claim has come to some lanes, in this order, and has taken all that was due of some of them.
+
+        It has left something of others since that instant. Lanes that it did not come to keep their place in the line.
+        """
+        for lane in reached:
+            at = self._lanes.pop(lane, since)
+            if lane not in emptied or lane in self._marked:
+                self._lanes[lane] = at
         for lane in left:
             self._lanes.setdefault(lane, since)
 
     def note_lanes(self, lanes: Sequence[int], oldest: Sequence[float]) -> None:
         """A survey has found lanes with something due, and when the oldest became so."""
         self._lanes.update(zip(lanes, (at - ROUNDING for at in oldest), strict=True))
+        self._marked.update(lanes)
 
     def advance(self, at: float) -> None:
         """A claim has seen all lanes with something due at this instant, which is now."""

@@ -156,7 +156,7 @@ class Claimer:
         request = self._build_request(limit, RECENT if everywhere else 0)
         if not everywhere and not request.lanes:
             return False
-        self._backlog.ask(request.lanes)
+        self._backlog.ask()
         claimed = await self._claim(request)
         self._observer.deliveries_claimed(len(claimed.rows))
         more = self._take_note(request, claimed)
@@ -275,11 +275,14 @@ class Claimer:
     def _take_note(self, request: ClaimRequest, claimed: Claimed) -> bool:
         """Learn which lanes are behind; True when the claim was full, or could not name all of them."""
         counts = Counter(row.lane for row in claimed.rows)
-        asked = [*request.lanes, *claimed.found]
+        asked = [lane for lane in (*request.lanes, *claimed.found) if request.find_room(lane)]
         full = len(claimed.rows) >= request.limit
-        looked = max(place for place, lane in enumerate(asked) if lane in counts) if full else len(asked)
-        emptied = {lane for lane in asked[:looked] if counts[lane] < request.find_room(lane)}
-        self._backlog.note(emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
+        if full:  # what it had not come to by then may have something due
+            del asked[1 + max(place for place, lane in enumerate(asked) if lane in counts) :]
+        emptied = {lane for lane in asked if counts[lane] < request.find_room(lane)}
+        if full:
+            emptied.discard(asked[-1])
+        self._backlog.note(asked, emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
         self.cut = claimed.cut and request.recent > 0
         if request.recent and not claimed.cut:
             self._backlog.advance(claimed.at)

@@ -30,32 +30,42 @@ def test_lanes_stay_behind_until_a_claim_has_emptied_them():
     backlog = Backlog()
     for lane in (1, 2):
         backlog.mark(lane)
-    backlog.ask([1, 2])
-    backlog.note([1], [3], NOW)
+    backlog.ask()
+    backlog.note([1, 2], [1], [3], NOW)
     assert list_lanes(backlog) == {2: LONG_AGO, 3: NOW}
-    backlog.ask([3])
-    backlog.note([3], [], NOW + 1)
+    backlog.ask()
+    backlog.note([3], [3], [], NOW + 1)
     assert 3 not in backlog
 
 
 def test_what_is_marked_during_a_claim_may_have_come_too_late_for_it():
     backlog = Backlog()
     backlog.mark(7)
-    backlog.ask([7])
+    backlog.ask()
     backlog.mark(7)
-    backlog.note([7], [], NOW)
+    backlog.note([7], [7], [], NOW)
     assert 7 in backlog
-    backlog.ask([7])
-    backlog.note([7], [], NOW)
+    backlog.ask()
+    backlog.note([7], [7], [], NOW)
     assert 7 not in backlog
 
 
-def test_those_that_were_asked_for_longest_ago_come_first():
+def test_what_a_survey_finds_during_a_claim_may_have_come_too_late_for_it():
+    backlog = Backlog()
+    backlog.mark(7)
+    backlog.ask()
+    backlog.note_lanes([7], [NOW - 100])
+    backlog.note([7], [7], [], NOW)
+    assert 7 in backlog
+
+
+def test_lanes_that_a_full_claim_did_not_come_to_are_the_first_of_the_next_one():
     backlog = Backlog()
     for lane in (1, 2, 3):
         backlog.mark(lane)
-    backlog.ask([1, 2])
-    assert [lane for lane, _ in backlog] == [3, 1, 2]
+    backlog.ask()
+    backlog.note([1, 2], [], [4], NOW)
+    assert [lane for lane, _ in backlog] == [3, 1, 2, 4]
 
 
 def test_a_lane_keeps_the_instant_from_which_on_it_is_behind():
@@ -63,7 +73,7 @@ def test_a_lane_keeps_the_instant_from_which_on_it_is_behind():
     backlog.advance(NOW)
     backlog.mark(7)
     backlog.advance(NOW + 60)
-    backlog.note([], [7], NOW + 60)
+    backlog.note([], [], [7], NOW + 60)
     backlog.mark(7)
     assert list_lanes(backlog) == {7: NOW - LATEST_COMMIT}
 

@@ -199,7 +199,7 @@ class Engine:
             self._unseen.set()
         if more:
             self._wanted.set()
-        if everywhere:
+        if everywhere and not self._starved:
             await self._plan_next(claimer)
         return more
 

@@ -1,12 +1,11 @@
 """A due delivery becomes a POST and a record; failures follow the schedule."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from service.delivery.attempting import AttemptRules
 from service.delivery.claiming import RECENT
-from service.domain.health import Health
 from service.domain.schedule import Schedule
 from service.store.codes import WebhookKind
 from tests.support.delivering import SECRET, Queue, build_defaults, deliver, until
@@ -215,16 +214,3 @@ async def test_what_has_to_wait_for_others_of_its_kind_is_left_in_the_queue(data
         async with deliver(database, max_in_flight=16) as role:
             await queue.wait("deliveries", "attempts = 1", count=600)
         assert role.watcher.claimed < 900
-
-
-async def test_lanes_that_there_was_no_room_for_come_before_those_that_have_had_some(database):
-    """Many more lanes have a backlog than may wait in memory: 64 deliveries, of one tenant half as many."""
-    well = Health(datetime.now(UTC), last_success_at=datetime.now(UTC))
-    async with receive(answering(NO_CONTENT)) as receiver, Queue(database) as queue:
-        for number in range(120):
-            hook = await queue.webhook(receiver.url(f"/{number}"), tenant_id=f"t{number % 3}")
-            await queue.store_health(hook, well)
-            await queue.deliveries(hook, 20)
-        async with deliver(database, max_in_flight=16):
-            await until(lambda: len(receiver.requests) >= 1_200)
-            assert len({request.line for request in receiver.requests[:1_200]}) == 120

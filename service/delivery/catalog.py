@@ -124,7 +124,7 @@ class Catalog:
             self._troubled.add(entry.webhook_key)
         else:
             self._troubled.discard(entry.webhook_key)
-        if entry.terms.allowance == 0 and not entry.one_shot:
+        if entry.terms.allowance == 0:
             self.closed_lanes.add(entry.lane)
 
     def close_lanes(self) -> None:
@@ -196,7 +196,7 @@ class Catalog:
         epoch = self._instants.epoch()
         for key in self._troubled:
             entry = self._entries.get(key)
-            if entry is not None and entry.find_allowance(epoch) != entry.terms.allowance:
+            if entry is not None and entry.find_lane_allowance(epoch) != entry.terms.allowance:
                 entry.set_terms(epoch, self.processes)
 
     def _forget_some(self) -> None:

@@ -123,6 +123,11 @@ class Entry:
             return None
         return 0 if self.held_until > epoch else find_allowance(self.health, instant(epoch), self.rules)
 
+    def find_lane_allowance(self, epoch: float) -> int | None:
+        """The same for its lane; that of one-shots is shared, so none of them closes it."""
+        allowance = self.find_allowance(epoch)
+        return None if self.one_shot and allowance == 0 else allowance
+
     def find_opening(self, epoch: float) -> float:
         """When a webhook that may send nothing now is to be looked at again, in seconds since 1970."""
         probe_at = self.health.probe_at
@@ -141,7 +146,7 @@ class Entry:
         self.terms = LaneTerms(
             host=self.host,
             limit=max(1, self.max_in_flight // processes),
-            allowance=self.find_allowance(epoch),
+            allowance=self.find_lane_allowance(epoch),
             rated=self.rate_limit is not None,
             proven=self.health.last_success_at is not None and not self.health.failures,
         )

@@ -6,6 +6,7 @@ from service.delivery.attempting import AttemptRules
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome, OutcomeClass
 from service.domain.health import Breaker, Health, HealthRules
+from service.store.codes import WebhookKind
 from service.store.health import dump_health, read_health
 from tests.support.delivering import Queue, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
@@ -63,6 +64,25 @@ async def test_recovery_starts_with_a_probe_and_ramps_up(database):
     assert seen[0] == 1
     assert seen[1] == 2
     assert all(count <= 50 for count in seen)
+
+
+async def test_a_one_shot_whose_breaker_is_open_does_not_stop_others_of_its_origin(database):
+    sender = Scripted()
+    async with Queue(database) as queue:
+        well, unwell = [
+            await queue.webhook(f"http://receiver.test/{name}", kind=WebhookKind.ONE_SHOT, lane=77) for name in "ab"
+        ]
+        now = await queue.now()
+        health = Health(now, failures=9, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5))
+        await queue.store_health(unwell, health)
+        for hook in (well, unwell):
+            await queue.deliveries(hook, 2)
+        async with deliver(database, sender=sender):
+            for _ in range(2):
+                await sender.wait()
+                sender.end(OK)
+            await queue.wait("deliveries_done", "webhook_key = $1 AND state = 4", well, count=2)
+            await queue.wait("deliveries", "due_at > now() + interval '4 minutes'", count=2)
 
 
 async def test_a_webhook_that_fails_for_days_is_disabled_once(database):

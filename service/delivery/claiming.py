@@ -112,7 +112,8 @@ class Claimer:
     """Brings due deliveries into the slots. One claim at a time.
 
     ``took`` is how many the last claim has leased, ``passed`` how many lanes without room it has found; ``cut``: there may be
-    lanes with something due that it did not find, so a survey should.
+    lanes with something due that it did not find, so a survey should. ``asking``: a claim is on its way, and what it
+    leases is known to nobody else.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Claimer:
         self.took = 0
         self.passed = 0
         self.cut = False
+        self.asking = False
         self._backlog = Backlog()
         self._denied: set[Crowd] = set()
 
@@ -175,12 +177,14 @@ class Claimer:
     async def let_in(self, rows: Sequence[ReadyDelivery], *, shed: bool = False) -> None:
         """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to.
 
-        With ``shed`` those of lanes that have had their part of the buffer go back, too.
+        With ``shed`` those of lanes that have had their part of the buffer go back, too. All of them do if their webhooks
+        cannot be loaded: StoreUnavailable or Conflict.
         """
-        unknown = [row.webhook_key for row in rows if self._is_unknown(row)]
-        if unknown:
-            await self._catalog.reload(set(unknown))
-            self._catalog.close_lanes()
+        try:
+            await self._load_unknown(rows)
+        except BaseException:  # the engine's stop as well: nobody else knows of these leases
+            self.hand_back(rows)
+            raise
         now = self._clock.monotonic()
         for row in rows:
             if not (shed and self._shed_one(row)):
@@ -239,6 +243,12 @@ class Claimer:
         self._recorder.release(row)
         return True
 
+    async def _load_unknown(self, rows: Iterable[ReadyDelivery]) -> None:
+        unknown = {row.webhook_key for row in rows if self._is_unknown(row)}
+        if unknown:
+            await self._catalog.reload(unknown)
+            self._catalog.close_lanes()
+
     def _is_unknown(self, row: ReadyDelivery) -> bool:
         entry = self._catalog.find(row.webhook_key)
         return entry is None or entry.revision < row.revision
@@ -266,11 +276,14 @@ class Claimer:
         )
 
     async def _claim(self, request: ClaimRequest) -> Claimed:
+        self.asking = True
         try:
             return await self._store.claim(request)
         except StoreUnavailable:
             self._backlog.forget_instants()
             raise
+        finally:
+            self.asking = False
 
     def _take_note(self, request: ClaimRequest, claimed: Claimed) -> bool:
         """Learn which lanes are behind; True when the claim was full, or could not name all of them."""

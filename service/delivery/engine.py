@@ -7,7 +7,8 @@ do; each has its module.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -39,6 +40,8 @@ WORTH: Final = 4
 SURVEY: Final = 10.0
 SELDOM: Final = 20.0
 LAST_WRITES: Final = 2.5
+LAST_CLAIM: Final = 1.0
+CLAIMING: Final = "claiming"
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 
@@ -112,9 +115,11 @@ class Engine:
             lasting = self._start(group, self._list_lasting_loops())
             ending = self._start(group, self._list_claiming_loops())
             await stop.wait()
+            self._running = False
             for task in ending:
-                task.cancel()
-            await self._drain(stop)
+                if not (task.get_name() == CLAIMING and self._parts.claimer.asking):
+                    task.cancel()
+            await self._drain(stop, ending)
             for task in lasting:
                 task.cancel()
 
@@ -136,7 +141,7 @@ class Engine:
     def _list_claiming_loops(self) -> dict[str, Loop]:
         """Loops that bring in new work."""
         return {
-            "claiming": self._keep_claiming,
+            CLAIMING: self._keep_claiming,
             "surveying": self._keep_surveying,
             "listening": self._keep_listening,
             "leases": self._keep_leases,
@@ -166,7 +171,7 @@ class Engine:
 
     async def _keep_claiming(self) -> None:
         spent = 0.0
-        while True:
+        while self._running:
             beat()
             await wait_at_most(self._wanted, POLL)
             self._wanted.clear()
@@ -181,7 +186,7 @@ class Engine:
                 self._claim_everywhere()
                 continue
             spent += self._parts.clock.monotonic() - began
-            if not more:
+            if not more and self._running:
                 await self._rest(spent)
                 spent = 0.0
 
@@ -199,7 +204,7 @@ class Engine:
             self._unseen.set()
         if more:
             self._wanted.set()
-        if everywhere and not self._starved:
+        if everywhere and not self._starved and self._running:
             await self._plan_next(claimer)
         return more
 
@@ -276,10 +281,8 @@ class Engine:
             await heed(self._arrived)
             self._arrived.clear()
             rows, handoff.arrivals = handoff.arrivals, []
-            try:
+            with suppress(StoreUnavailable, Conflict):
                 await self._parts.claimer.let_in(rows)
-            except (StoreUnavailable, Conflict):
-                self._parts.claimer.hand_back(rows)
             self._crew.wake()
 
     # --- keeping up -----------------------------------------------------------------------------------------------
@@ -318,20 +321,26 @@ class Engine:
 
     # --- stopping -------------------------------------------------------------------------------------------------
 
-    async def _drain(self, stop: Stop) -> None:
+    async def _drain(self, stop: Stop, ending: Collection[asyncio.Task[None]]) -> None:
         """Hand back what has not started, let the rest end within the budget, write everything."""
-        self._running = False
         parts = self._parts
         self._alarm.clear()
         parts.claimer.hand_back([*self._slots.withdraw(lambda _: True), *parts.handoff.arrivals])
         parts.handoff.arrivals = []
         await self._crew.finish(stop.remaining())
+        await self._end(ending)
         parts.claimer.hand_back(self._slots.withdraw(lambda _: True))
         try:
             async with asyncio.timeout(LAST_WRITES):
                 await self._write_rest()
         except TimeoutError:
             parts.tell("outcomes_not_recorded", count=parts.recorder.unrecorded)
+
+    async def _end(self, tasks: Collection[asyncio.Task[None]]) -> None:
+        """Wait for a claim that is on its way, whose leases may have been committed already."""
+        await asyncio.wait(tasks, timeout=LAST_CLAIM)
+        for task in tasks:
+            task.cancel()
 
     async def _write_rest(self) -> None:
         """The recorder's own loop writes; this waits until it has, then the health of webhooks goes too."""

@@ -296,6 +296,60 @@ async def test_a_stop_hands_back_what_waits_and_lets_attempts_end(database, send
         assert len(sender.requests) == 1
 
 
+class Slow:
+    """A store whose claims are committed a while before their answers come: at ``answer``."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.claimed, self.answer = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def claim(self, request):
+        claimed = await self._store.claim(request)
+        if claimed.rows:
+            self.claimed.set()
+            await self.answer.wait()
+        return claimed
+
+
+async def test_a_stop_hands_back_what_a_claim_has_leased_that_was_not_answered_yet(database, sender):
+    stores: list[Slow] = []
+
+    def wrap(store):
+        stores.append(Slow(store))
+        return stores[0]
+
+    async with Queue(database) as queue, deliver(database, sender=sender, wrap=wrap) as role:
+        await queue.deliveries(await queue.webhook("http://receiver.test/x"), 3)
+        await stores[0].claimed.wait()
+        role.stop.set()
+        await asyncio.sleep(0)
+        stores[0].answer.set()
+        await role.task
+        assert await queue.count("deliveries", "lease_token IS NULL") == 3
+
+
+async def test_what_was_claimed_is_handed_back_if_its_webhooks_cannot_be_loaded(database, sender, monkeypatch):
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        await until(role.parts.engine.may_send)
+        catalog, failures = role.parts.catalog, []
+
+        async def fail(keys):
+            monkeypatch.undo()
+            failures.append(keys)
+            raise StoreUnavailable("test")
+
+        monkeypatch.setattr(catalog, "reload", fail)
+        await queue.deliveries(await queue.webhook("http://receiver.test/x"), 3)
+        await until(lambda: failures)
+        for _ in range(3):
+            await sender.wait()
+            sender.end(OK)
+        await queue.wait("deliveries_done", "state = 4", count=3)
+
+
 async def test_attempts_over_the_drain_budget_are_cut_and_handed_back(database, sender):
     async with Queue(database) as queue, deliver(database, sender=sender, drain=0.2) as role:
         await start_one(queue, sender)

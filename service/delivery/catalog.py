@@ -89,6 +89,7 @@ class Catalog:
         self._looked_at = float("-inf")
         self.fresh_until = float("-inf")
         self.closed_lanes: set[int] = set()
+        self.unwell_lanes: set[int] = set()
         self.on_replaced: Callable[[Entry], object] = lambda _: None
         self.pauses = NO_PAUSES
         self.processes = 1
@@ -125,14 +126,17 @@ class Catalog:
         else:
             self._troubled.discard(entry.webhook_key)
         if entry.terms.allowance == 0:
-            self.closed_lanes.add(entry.lane)
+            self.unwell_lanes.add(entry.lane)
 
     def close_lanes(self) -> None:
-        """Work out of which lanes nothing may be claimed. A lane of one-shots is shared, so none of them closes it."""
+        """Work out of which lanes nothing may be claimed (operators paused them), or nothing but extra attempts (unwell).
+
+        A lane of one-shots is shared, so none of them closes it.
+        """
         epoch = self._instants.epoch()
-        self.closed_lanes = {entry.lane for key in self._troubled if (entry := self._closing(key, epoch))}
-        if self.pauses is not NO_PAUSES:
-            self.closed_lanes |= {entry.lane for entry in self._entries.values() if self.pauses.match(entry)}
+        self.unwell_lanes = {entry.lane for key in self._troubled if (entry := self._closing(key, epoch))}
+        paused = self._entries.values() if self.pauses is not NO_PAUSES else ()
+        self.closed_lanes = {entry.lane for entry in paused if self.pauses.match(entry)}
 
     def _closing(self, webhook_key: int, epoch: float) -> Entry | None:
         entry = self._entries.get(webhook_key)

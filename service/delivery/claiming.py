@@ -29,6 +29,7 @@ LANES_PER_CLAIM: Final = 500
 RECENT: Final = 2_000
 LANES_PER_PAGE: Final = 1_000
 FIRST_LANE: Final = -(2**63)
+EXTRA_ONLY: Final = -1
 FULL_LEASES: Final = 2.0
 
 
@@ -44,7 +45,7 @@ class ClaimRequest:
     """What is wanted: deliveries of ``lanes``, each from its instant on, and of lanes with something due since ``since``.
 
     The latter are looked for among the first ``recent`` deliveries due since then. Of each lane as many as ``rooms`` says,
-    else ``default``; ``limit`` of all, leased for ``lease`` seconds, which end at the monotonic instant ``expires``. Other
+    else ``default``, where ``EXTRA_ONLY`` means one that is not of the schedule; ``limit`` of all, leased for ``lease`` seconds, which end at the monotonic instant ``expires``. Other
     instants are seconds since 1970 by the database's clock.
     """
 
@@ -59,8 +60,8 @@ class ClaimRequest:
     expires: float
 
     def find_room(self, lane: int) -> int:
-        """How many deliveries of a lane are wanted."""
-        return self.rooms.get(lane, self.default)
+        """How many deliveries of a lane are wanted, scheduled or not."""
+        return max(0, self.rooms.get(lane, self.default))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ class Claimer:
             raise
         now = self._clock.monotonic()
         for row in rows:
-            if not (shed and self._shed_one(row)):
+            if not (shed and row.scheduled and self._shed_one(row)):
                 self.let_one_in(row, now)
 
     def let_one_in(self, row: ReadyDelivery, now: float) -> None:
@@ -254,12 +255,12 @@ class Claimer:
         return entry is None or entry.revision < row.revision
 
     def _build_request(self, limit: int, recent: int) -> ClaimRequest:
-        closed = self._catalog.closed_lanes
+        closed = dict.fromkeys(self._catalog.unwell_lanes, EXTRA_ONLY) | dict.fromkeys(self._catalog.closed_lanes, 0)
         shares = self._slots.share_out(lane for lane, _ in self._backlog if lane not in closed)
         self._denied = shares.denied
-        rooms = shares.rooms | dict.fromkeys(closed, 0)
+        rooms = shares.rooms | closed
         default = min(PER_UNKNOWN_LANE, self._slots.buffer.per_lane)
-        roomy = ((lane, since) for lane, since in self._backlog if rooms.get(lane, default))
+        roomy = ((lane, since) for lane, since in self._backlog if rooms.get(lane, default) > 0)
         lanes = dict(islice(roomy, LANES_PER_CLAIM))
         if not recent:
             rooms = {lane: rooms[lane] for lane in lanes if lane in rooms}
@@ -291,10 +292,10 @@ class Claimer:
         asked = [lane for lane in (*request.lanes, *claimed.found) if request.find_room(lane)]
         full = len(claimed.rows) >= request.limit
         if full:  # what it had not come to by then may have something due
-            del asked[1 + max(place for place, lane in enumerate(asked) if lane in counts) :]
+            del asked[1 + max((place for place, lane in enumerate(asked) if lane in counts), default=-1) :]
         emptied = {lane for lane in asked if counts[lane] < request.find_room(lane)}
         if full:
-            emptied.discard(asked[-1])
+            emptied.difference_update(asked[-1:])
         self._backlog.note(asked, emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
         self.cut = claimed.cut and request.recent > 0
         if request.recent and not claimed.cut:

@@ -290,7 +290,10 @@ class Slots:
         return lane
 
     def _wait(self, lane: Lane, row: ReadyDelivery) -> None:
-        lane.rows.append(row)
+        if row.scheduled:
+            lane.rows.append(row)
+        else:
+            lane.rows.appendleft(row)
         self.buffer.count(lane, 1)
         self._busy.add(lane)
 

@@ -65,10 +65,10 @@ async def test_a_change_by_another_process_arrives_both_ways(database):
         await catalog.reload([hook])
         health = await make_health(queue)
         await queue.store_health(hook, health)
-        await until(lambda: catalog.closed_lanes == {hook})
+        await until(lambda: catalog.unwell_lanes == {hook})
         assert catalog.find(hook).health == health
         await queue.store_health(hook, replace(health, breaker=Breaker.CLOSED))
-        await until(lambda: not catalog.closed_lanes)
+        await until(lambda: not catalog.unwell_lanes)
         assert not catalog.find(hook).troubled
 
 
@@ -83,7 +83,7 @@ async def test_time_goes_on_for_a_webhook_of_which_nothing_was_written(database)
         await catalog.reload([probed, rested])
         assert [catalog.find(hook).terms.allowance for hook in (probed, rested)] == [0, 0]
         await until(lambda: [catalog.find(hook).terms.allowance for hook in (probed, rested)] == [1, None])
-        assert not catalog.closed_lanes
+        assert not catalog.unwell_lanes
 
 
 async def test_a_step_of_the_databases_clock_hides_nothing(database):

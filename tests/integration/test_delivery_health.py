@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from service.delivery.attempting import AttemptRules
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome, OutcomeClass
@@ -37,9 +39,38 @@ async def test_a_breaker_opens_and_what_waits_stays_untouched(database):
         await queue.wait("webhook_health", "breaker = 1 AND probe_at > now() + interval '500 seconds'")
         await queue.wait("deliveries", "lease_token IS NULL", count=8)
         assert await queue.count("deliveries", "attempts = 0 AND state = 0") == 5
-        await until(lambda: role.parts.catalog.closed_lanes == {hook})
+        await until(lambda: role.parts.catalog.unwell_lanes == {hook})
         await queue.deliveries(hook, 1)
         assert len(sender.requests) == 3
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_an_extra_attempt_waits_for_no_breaker(database, known):
+    """A test and a redelivery go out at once; when the latter is accepted, the schedule begins again, step by step."""
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        hook = await queue.webhook("http://receiver.test/x", max_in_flight=50)
+        now = await queue.now()
+        health = Health(
+            now - timedelta(hours=1), now, 9, now, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5)
+        )
+        if known:
+            await role.parts.catalog.reload([hook])
+        await queue.store_health(hook, health)
+        if known:
+            await until(lambda: role.parts.catalog.unwell_lanes == {hook})
+        await queue.deliveries(hook, 5)
+        (trial,) = await queue.deliveries(hook, extra=1)
+        await sender.wait()
+        assert len(sender.open) == 1
+        sender.end(FAILED)
+        await queue.wait("deliveries_done", "delivery_id = $1 AND state = 5", trial)
+        (again,) = await queue.deliveries(hook, state=1, resume_state=1, attempts=2)
+        await sender.wait()
+        assert await queue.count("deliveries", "attempts = 0") == 5
+        sender.end(OK)
+        await queue.wait("deliveries_done", "delivery_id = $1 AND state = 4", again)
+        await sender.wait(2)
 
 
 async def test_recovery_starts_with_a_probe_and_ramps_up(database):

@@ -1,9 +1,10 @@
 -- Lease due deliveries: of the lanes $1, from the instants $2 on, and of those with something due since $4; of each as
--- many as $5, a JSON object, says for it (0: none now), else $6. Only the first $3 due since $4 are looked at. Nothing
--- goes past what was due earlier: while an old transaction is open, entries of deliveries that have long left cannot be
--- removed from the index, and each costs a visit. The rows compared name the lane and the instant, so that one index
--- serves, whatever the statistics say. At least one row comes back, without a delivery if nothing is due: lanes that were
--- found, in the order in which they were looked at, and whether there may be more.
+-- many as $5, a JSON object, says for it (0: none now, -1: one that is no attempt of the schedule), else $6. Only the
+-- first $3 due since $4 are looked at. Nothing goes past what was due earlier: while an old transaction is open, entries
+-- of deliveries that have long left cannot be removed from the index, and each costs a visit. The rows compared name the
+-- lane and the instant, so that one index serves, whatever the statistics say. At least one row comes back, without a
+-- delivery if nothing is due: lanes that were found, in the order in which they were looked at, and whether there may be
+-- more.
 WITH recent AS (
     SELECT d.lane
     FROM deliveries AS d
@@ -12,12 +13,16 @@ WITH recent AS (
     LIMIT $3::integer
 ),
 asked AS (
-    SELECT a.lane, to_timestamp(a.since) AS since, false AS found
-    FROM unnest($1::bigint[], $2::double precision[]) AS a (lane, since)
-    UNION ALL
-    SELECT r.lane, to_timestamp($4::double precision), true
-    FROM (SELECT DISTINCT lane FROM recent) AS r
-    WHERE r.lane <> ALL ($1::bigint[])
+    SELECT
+        a.lane, to_timestamp(a.since) AS since, a.found, coalesce(($5::jsonb ->> a.lane::text)::integer, $6::integer) AS room
+    FROM (
+        SELECT n.lane, n.since, false
+        FROM unnest($1::bigint[], $2::double precision[]) AS n (lane, since)
+        UNION ALL
+        SELECT r.lane, $4::double precision, true
+        FROM (SELECT DISTINCT lane FROM recent) AS r
+        WHERE r.lane <> ALL ($1::bigint[])
+    ) AS a (lane, since, found)
 ),
 picked AS (
     SELECT due.delivery_id
@@ -28,6 +33,7 @@ picked AS (
         WHERE
             d.lease_token IS NULL AND d.due_at IS NOT NULL
             AND (d.lane, d.due_at) >= (a.lane, a.since) AND (d.lane, d.due_at) <= (a.lane, now())
+            AND (a.room >= 0 OR d.extra = 1 OR d.resume_state IS NOT NULL)
             AND (
                 d.group_key IS NULL OR (
                     SELECT o.delivery_id FROM deliveries AS o
@@ -36,7 +42,7 @@ picked AS (
                 ) IS NULL
             )
         ORDER BY d.lane, d.due_at
-        LIMIT coalesce(($5::jsonb ->> a.lane::text)::integer, $6::integer)
+        LIMIT abs(a.room)
         FOR UPDATE OF d SKIP LOCKED
     ) AS due
     LIMIT $7::integer

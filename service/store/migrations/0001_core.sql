@@ -221,9 +221,10 @@ CREATE TABLE deliveries (
     last_error text,
     UNIQUE (message_id, webhook_key)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX deliveries_next ON deliveries (due_at) WHERE lease_token IS NULL AND due_at IS NOT NULL;
-CREATE INDEX deliveries_leased ON deliveries (lease_until) WHERE lease_until IS NOT NULL; -- not by the token: what looks for
--- one delivery and its token must not walk all leases, which look few to the planner when hardly anything is leased
+-- A lease has a token and an end, or neither. Predicates name the end where a look-up by something else names the token:
+-- an index that is small, in the planner's eyes, must not be walked from end to end for it.
+CREATE INDEX deliveries_next ON deliveries (due_at) WHERE lease_until IS NULL AND due_at IS NOT NULL;
+CREATE INDEX deliveries_leased ON deliveries (lease_until) WHERE lease_until IS NOT NULL;
 CREATE INDEX deliveries_of_webhook ON deliveries (webhook_key, delivery_id);
 CREATE INDEX deliveries_held ON deliveries (webhook_key, held_at) WHERE state = 2;
 CREATE INDEX deliveries_waiting ON deliveries (waits_for) WHERE waits_for IS NOT NULL;

@@ -8,7 +8,7 @@
 WITH recent AS (
     SELECT d.lane
     FROM deliveries AS d
-    WHERE d.lease_token IS NULL AND d.due_at >= to_timestamp($4::double precision) AND d.due_at <= now()
+    WHERE d.lease_until IS NULL AND d.due_at >= to_timestamp($4::double precision) AND d.due_at <= now()
     ORDER BY d.due_at
     LIMIT $3::integer
 ),

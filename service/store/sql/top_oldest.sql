@@ -3,7 +3,7 @@ WITH top AS (
     SELECT d.webhook_key, extract(EPOCH FROM now() - min(d.due_at)) AS value, false AS capped
     FROM (
         SELECT webhook_key, due_at FROM deliveries
-        WHERE lease_token IS NULL AND due_at <= now()
+        WHERE lease_until IS NULL AND due_at <= now()
         ORDER BY due_at
         LIMIT 1000
     ) AS d

@@ -16,6 +16,7 @@ from service.delivery.engine import Engine, EngineParts, Listener
 from service.delivery.entries import SendingDefaults
 from service.delivery.handoff import LocalHandoff
 from service.delivery.instants import DatabaseClock, Monotonic
+from service.delivery.intake import Intake
 from service.delivery.observer import Observer
 from service.delivery.observing import HealthStore, Observations
 from service.delivery.rates import Rates, RateStore
@@ -76,6 +77,7 @@ class DeliverRole:
     """The engine, and what others of the process may use of it."""
 
     engine: Engine
+    intake: Intake
     handoff: LocalHandoff
     recorder: Recorder
     slots: Slots
@@ -125,22 +127,22 @@ def build_deliver_role(ports: EnginePorts, settings: EngineSettings) -> DeliverR
         claimer=claimer,
         recorder=recorder,
     )
+    intake = Intake(
+        clock=ports.clock, instants=instants, slots=slots, claimer=claimer, claims=ports.queue, handoff=handoff
+    )
     engine = Engine(
         EngineParts(
             clock=ports.clock,
-            instants=instants,
             catalog=catalog,
             slots=slots,
-            claimer=claimer,
-            claims=ports.queue,
+            intake=intake,
             attempts=attempts,
             recorder=recorder,
             observations=observations,
             rates=Rates(ports.health, catalog, slots),
-            handoff=handoff,
             listener=ports.listener,
             heartbeats=ports.heartbeats,
             tell=ports.tell,
         )
     )
-    return DeliverRole(engine, handoff, recorder, slots, catalog, instants, observations)
+    return DeliverRole(engine, intake, handoff, recorder, slots, catalog, instants, observations)

@@ -7,20 +7,9 @@ from service.domain.health import Health
 from tests.support.delivering import Queue, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
 from tests.support.scripted import Scripted
+from tests.support.stores import Watched
 
 OK = Outcome(OutcomeClass.DELIVERED, 204)
-
-
-class Asked:
-    """A store that counts how often it is asked when the next delivery becomes due."""
-
-    def __init__(self, store) -> None:
-        self._store = store
-        self.count = 0
-
-    def __getattr__(self, name):
-        self.count += name == "find_wait"
-        return getattr(self._store, name)
 
 
 async def fill(queue, url, webhooks, count):
@@ -42,21 +31,16 @@ async def test_lanes_that_there_was_no_room_for_come_before_those_that_have_had_
 
 async def test_nothing_is_planned_while_there_is_no_room(database):
     """What becomes due meanwhile has to wait anyway: there is a claim once something has left."""
-    sender, stores = Scripted(), []
-
-    def wrap(store):
-        stores.append(Asked(store))
-        return stores[0]
-
-    async with Queue(database) as queue, deliver(database, sender=sender, max_in_flight=2, wrap=wrap) as role:
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender, max_in_flight=2, wrap=Watched) as role:
         await fill(queue, "http://receiver.test{}".format, 80, 2)
         await until(lambda: not role.parts.slots.buffer.free)
-        engine = role.parts.engine
+        intake = role.parts.intake
         for _ in range(3):
-            before, looked_at = stores[0].count, engine._looked_at
-            engine._claim_everywhere()
-            await until(lambda then=looked_at: engine._looked_at > then)
-        assert stores[0].count == before
+            before, looked_at = role.store.calls["find_wait"], intake.claimed_at
+            intake.claim_everywhere()
+            await until(lambda then=looked_at: intake.claimed_at > then)
+        assert role.store.calls["find_wait"] == before
         for _ in range(160):
             await sender.wait()
             sender.end(OK)

@@ -2,12 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
 from service.delivery.attempting import AttemptRules
 from service.domain.attempts import Outcome, OutcomeClass, OwnFault
-from service.ports import StoreUnavailable
 from service.sealing import Sealer
 from service.store.database import Database
 from service.store.deliveries import DeliveryStore
@@ -15,6 +15,7 @@ from service.upkeep.rescue import CALM, Rescue
 from tests.support.delivering import Queue, ShiftedClock, Watcher, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
 from tests.support.scripted import Scripted
+from tests.support.stores import Watched
 
 OK = Outcome(OutcomeClass.DELIVERED, 204)
 FAILED = Outcome(OutcomeClass.HTTP_ERROR, 500)
@@ -251,7 +252,7 @@ async def test_buffered_leases_are_renewed_and_then_handed_back(database, sender
         hook, first = await start_one(queue, sender)
         await queue.deliveries(hook, 2)
         await until(lambda: role.parts.slots.waiting == 2)
-        claimer = role.parts.engine._parts.claimer
+        claimer = role.parts.intake.claimer
         before = await queue.connection.fetchval(
             "SELECT min(lease_until) FROM deliveries WHERE delivery_id <> $1", first
         )
@@ -296,54 +297,31 @@ async def test_a_stop_hands_back_what_waits_and_lets_attempts_end(database, send
         assert len(sender.requests) == 1
 
 
-class Slow:
-    """A store whose claims are committed a while before their answers come: at ``answer``."""
-
-    def __init__(self, store) -> None:
-        self._store = store
-        self.claimed, self.answer = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    async def claim(self, request):
-        claimed = await self._store.claim(request)
-        if claimed.rows:
-            self.claimed.set()
-            await self.answer.wait()
-        return claimed
-
-
 async def test_a_stop_hands_back_what_a_claim_has_leased_that_was_not_answered_yet(database, sender):
-    stores: list[Slow] = []
-
-    def wrap(store):
-        stores.append(Slow(store))
-        return stores[0]
-
-    async with Queue(database) as queue, deliver(database, sender=sender, wrap=wrap) as role:
+    late = partial(Watched, late=True)
+    async with Queue(database) as queue, deliver(database, sender=sender, wrap=late) as role:
         await queue.deliveries(await queue.webhook("http://receiver.test/x"), 3)
-        await stores[0].claimed.wait()
+        await role.store.claimed.wait()
         role.stop.set()
         await asyncio.sleep(0)
-        stores[0].answer.set()
+        role.store.answer.set()
         await role.task
         assert await queue.count("deliveries", "lease_token IS NULL") == 3
 
 
-async def test_what_was_claimed_is_handed_back_if_its_webhooks_cannot_be_loaded(database, sender, monkeypatch):
-    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+async def test_what_was_claimed_is_handed_back_if_its_webhooks_cannot_be_loaded(database, sender):
+    cut = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND query LIKE '%signing_secrets%' AND datname = current_database()"""
+    async with Queue(database) as queue, Queue(database) as other, deliver(database, sender=sender) as role:
         await until(role.parts.engine.may_send)
-        catalog, failures = role.parts.catalog, []
-
-        async def fail(keys):
-            monkeypatch.undo()
-            failures.append(keys)
-            raise StoreUnavailable("test")
-
-        monkeypatch.setattr(catalog, "reload", fail)
-        await queue.deliveries(await queue.webhook("http://receiver.test/x"), 3)
-        await until(lambda: failures)
+        async with other.connection.transaction():
+            await other.execute("LOCK TABLE tenants")  # which a webhook is loaded with
+            await queue.deliveries(await queue.webhook("http://receiver.test/x"), 3)
+            await queue.wait("deliveries", "lease_token IS NOT NULL", count=3)
+            async with asyncio.timeout(20):
+                while not await queue.connection.fetchval(cut):
+                    await asyncio.sleep(0.01)
+            await queue.wait("deliveries", "lease_token IS NULL AND attempts = 0", count=3)
         for _ in range(3):
             await sender.wait()
             sender.end(OK)
@@ -357,36 +335,12 @@ async def test_attempts_over_the_drain_budget_are_cut_and_handed_back(database, 
         assert await queue.count("deliveries", "lease_token IS NULL AND attempts = 0 AND state = 0") == 1
 
 
-class Flaky:
-    """A store that is away while ``away`` is set."""
-
-    def __init__(self, store) -> None:
-        self.store = store
-        self.away = False
-
-    def __getattr__(self, name):
-        method = getattr(self.store, name)
-
-        async def call(*args):
-            if self.away:
-                raise StoreUnavailable("test")
-            return await method(*args)
-
-        return call
-
-
 async def test_outcomes_wait_while_the_database_is_away(database, sender):
-    stores: list[Flaky] = []
-
-    def wrap(store):
-        stores.append(Flaky(store))
-        return stores[0]
-
-    async with Queue(database) as queue, deliver(database, sender=sender, wrap=wrap) as role:
+    async with Queue(database) as queue, deliver(database, sender=sender, wrap=Watched) as role:
         hook, _ = await start_one(queue, sender)
         await queue.deliveries(hook, 3)
         await until(lambda: role.parts.slots.waiting == 3)
-        stores[0].away = True
+        role.store.away = True
         sender.end(OK)
         await until(lambda: role.parts.recorder.away)
         assert role.parts.recorder.unrecorded == 1
@@ -394,7 +348,7 @@ async def test_outcomes_wait_while_the_database_is_away(database, sender):
         role.parts.engine._crew.wake()
         await asyncio.sleep(0)
         assert len(sender.requests) == started  # nothing starts
-        stores[0].away = False
+        role.store.away = False
         await queue.wait("deliveries_done", "state = 4")
         await sender.wait()
 

@@ -106,6 +106,7 @@ class Role:
     clock: ShiftedClock
     heartbeats: Heartbeats
     task: asyncio.Task[None]
+    store: Any
 
     async def end(self) -> None:
         """Stop cleanly and wait for the end."""
@@ -299,10 +300,11 @@ async def deliver(
         Database(dsn, size=6, command_timeout=command_timeout) as database,
         HttpSender(POLICY, Names(), build_tls_context()) as http,
     ):
+        store = wrap(DeliveryStore(database))
         ports = EnginePorts(
             clock=clock,
             rng=SystemRng(),
-            queue=wrap(DeliveryStore(database)),
+            queue=store,
             webhooks=WebhookCatalog(database, sealer),
             health=HealthKeeping(database),
             listener=NotificationListener(dsn),
@@ -321,5 +323,5 @@ async def deliver(
         stop = Stop(clock, timedelta(seconds=drain))
         async with asyncio.TaskGroup() as group:
             task = group.create_task(parts.engine.run(stop))
-            yield Role(parts, watcher, stop, clock, heartbeats, task)
+            yield Role(parts, watcher, stop, clock, heartbeats, task, store)
             stop.set()

@@ -91,6 +91,11 @@ RETURN pause.scope = 'all'
     OR (pause.scope = 'tenant' AND pause.tenant_id = tenant)
     OR (pause.scope = 'host' AND pause.host = btrim(substring(origin FROM '://(.*?)(?::[0-9]+)?$'), '[]'));
 
+-- How long deliveries of a webhook are tried: the sum of its own schedule's steps, else so many seconds.
+CREATE FUNCTION schedule_span(steps integer[], otherwise double precision) RETURNS interval
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN make_interval(secs => coalesce((SELECT sum(s.step) FROM unnest(steps) AS s (step))::double precision, otherwise));
+
 -- How long a webhook was paused by operators since an instant; what pauses share counts once.
 CREATE FUNCTION paused_since(since timestamptz, tenant text, origin text) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE

@@ -6,9 +6,7 @@ WITH chosen AS (
     FROM webhook_health AS h
     JOIN webhooks AS w ON w.webhook_key = h.webhook_key AND w.state = 0
     CROSS JOIN LATERAL (
-        SELECT now() - make_interval(
-            secs => coalesce((SELECT sum(s.step) FROM unnest(w.retry_schedule) AS s (step))::double precision, $1)
-        ) AS begun_before
+        SELECT now() - schedule_span(w.retry_schedule, $1) AS begun_before
         OFFSET 0 -- worked out once a webhook, not once a delivery
     ) AS due
     CROSS JOIN LATERAL (

@@ -78,6 +78,22 @@ async def test_a_single_lane_is_claimed_by_its_own_index(database, no_autovacuum
     assert "ROW(lane, due_at) >= " in conditions[0]
 
 
+async def test_no_index_but_its_own_can_serve_a_lane(database):
+    """Whatever sizes the planner takes them to have: without that one no other takes its place."""
+    call = "EXECUTE claim ('{1}', '{-infinity}', 2000, '-infinity', '{}', 4, 500, 7, 60.0)"
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.deliveries(await queue.webhook("http://receiver.test/"), 100)
+        transaction = session.connection.transaction()
+        await transaction.start()
+        await session.connection.execute("DROP INDEX deliveries_due; SET LOCAL enable_seqscan = off")
+        await session.connection.execute(f"PREPARE claim ({CLAIM_TYPES}) AS {statement('deliveries_claim')}")
+        scans = await explain(session, call)
+        await transaction.rollback()
+    conditions = [condition for name, condition in scans if name == "deliveries_next"]
+    assert len(conditions) == 1  # what became due lately, of any lane
+    assert "due_at >= " in conditions[0]
+
+
 async def test_a_claim_goes_past_what_left_the_queue_while_an_old_transaction_is_open(database, no_autovacuum):
     """Entries of those deliveries cannot be removed from the index, and looking at each means a visit to the table."""
     async with Queue(database) as queue, Queue(database) as old, Database(database, size=1) as store:

@@ -15,7 +15,7 @@ import asyncpg
 
 from service.delivery.backlog import LATEST_COMMIT
 from service.delivery.claiming import RECENT
-from service.delivery.engine import POLL
+from service.delivery.intake import POLL
 from service.store.statements import statement
 from tests.bench.metering import percentile, read_memory
 from tests.bench.queue import fill, opened_queue, register

@@ -95,7 +95,7 @@ def _state_word(row: Row) -> str:
 
 
 def read_delivery(row: Row) -> SeenDelivery:
-    """Turn a row of ``list_deliveries_*.sql`` into a delivery."""
+    """Turn a row of ``list_deliveries.sql`` into a delivery."""
     return SeenDelivery(
         delivery_id=row["delivery_id"],
         webhook_key=row["webhook_key"],

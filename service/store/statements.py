@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources import files
 
+# Lists by one column or another: each goes by an index of its own, so each is a statement, of one text.
+_LISTS = {
+    "list_deliveries_of_groups": ("group_key", "bigint"),
+    "list_deliveries_of_messages": ("message_id", "text"),
+    "list_deliveries_of_tenants": ("tenant_id", "text"),
+    "list_deliveries_of_webhooks": ("webhook_key", "bigint"),
+}
+
 
 def _read_all() -> dict[str, str]:
     found = (file for file in files("service.store").joinpath("sql").iterdir() if file.name.endswith(".sql"))
-    return {file.name.removesuffix(".sql"): file.read_text(encoding="utf-8") for file in found}
+    texts = {file.name.removesuffix(".sql"): file.read_text(encoding="utf-8") for file in found}
+    listing = texts.pop("list_deliveries")
+    for name, (column, type_) in _LISTS.items():
+        texts[name] = listing.replace("<column>", column).replace("<type>", type_)
+    return texts
 
 
 _STATEMENTS = _read_all()  # all at once: a process whose files are replaced goes on with those that fit its code

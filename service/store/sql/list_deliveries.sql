@@ -1,4 +1,4 @@
--- Deliveries of webhooks (registrations under one id), older than $2, newest first: queue ($4) and history ($5) as one list.
+-- Deliveries whose <column> is one of $1, older than $2, newest first: queue ($4) and history ($5) as one list.
 -- At most $3 rows are looked at; those that fit $7 to $12 come back, with how far the look went in every row, and in
 -- one without a delivery if none fits.
 WITH found AS (
@@ -6,10 +6,10 @@ WITH found AS (
         d.delivery_id, d.webhook_key, NULL::text AS webhook_id, d.message_id, d.type, d.scope, d.batch_key, d.job_id,
         d.generation, d.state, d.reason, d.attempts, d.created_at, d.due_at, NULL::timestamptz AS finished_at, d.extra,
         d.last_class, d.last_error, d.lease_token IS NOT NULL AS on_wire
-    FROM unnest($1::bigint[]) AS k (key)
+    FROM unnest($1::<type>[]) AS k (key)
     CROSS JOIN LATERAL (
         SELECT * FROM deliveries AS o
-        WHERE o.webhook_key = k.key AND o.delivery_id < $2::bigint AND $4::boolean
+        WHERE o.<column> = k.key AND o.delivery_id < $2::bigint AND $4::boolean
         ORDER BY o.delivery_id DESC
         LIMIT $3::integer
     ) AS d
@@ -19,10 +19,10 @@ WITH found AS (
         d.delivery_id, d.webhook_key, d.webhook_id, d.message_id, d.type, d.scope, d.batch_key, d.job_id,
         d.generation, d.state, d.reason, d.attempts, d.created_at, NULL, d.finished_at, d.extra, d.last_class,
         d.last_error, false
-    FROM unnest($1::bigint[]) AS k (key)
+    FROM unnest($1::<type>[]) AS k (key)
     CROSS JOIN LATERAL (
         SELECT * FROM deliveries_done AS o
-        WHERE o.webhook_key = k.key AND o.delivery_id < $2::bigint AND $5::boolean
+        WHERE o.<column> = k.key AND o.delivery_id < $2::bigint AND $5::boolean
         ORDER BY o.delivery_id DESC
         LIMIT $3::integer
     ) AS d

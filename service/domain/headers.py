@@ -51,8 +51,11 @@ class HeaderProblem:
 
 
 def is_reserved(name: str) -> bool:
-    """True for a name that no custom header may have, in any case and with any white space around it."""
-    bare = name.strip().lower()
+    """True for a name that no custom header may have, in any case and with any white space around it.
+
+    To a receiver behind CGI or WSGI, ``_`` is ``-`` (RFC 3875, section 4.1.18): both spellings are one header there.
+    """
+    bare = name.strip().lower().replace("_", "-")
     return bare in RESERVED_HEADERS or bare.startswith(RESERVED_PREFIXES) or bare.endswith(RESERVED_SUFFIX)
 
 

@@ -9,6 +9,7 @@ TAKEN = [
     "Stripe-Signature", "svix-id", "Svix-Timestamp", "content-type", "User-Agent", "Accept-Encoding", "traceparent",
     "tracestate", "Keep-Alive", "TE", "Trailer", "Upgrade", "Proxy-Authorization", "Cookie", "Expect",
     "Content-Encoding", "webhook-attempt", "X-Hub-Signature", " host", "\thost",
+    "Webhook_Signature", "webhook_id", "WEBHOOK-TIMESTAMP", "Webhook_timestamp", "X_Hub_Signature", "ce_id", "Transfer_Encoding",
 ]  # fmt: skip
 
 

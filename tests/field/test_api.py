@@ -38,12 +38,16 @@ async def api(database):
     ],
 )
 async def test_f14_crlf_in_custom_headers(api, name, value):
-    for method, path in (("PUT", HOOK), ("POST", "/v1/webhooks")):
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "w"})
+    for method, path in (("PUT", HOOK), ("POST", "/v1/webhooks"), ("PATCH", "/v1/webhooks/w")):
+        if method == "PATCH" and value is None:
+            continue  # takes a header away
         reply = await api.call(method, path, {"url": URL_1, "custom_headers": {name: value}})
         assert reply.status == 422
         (error,) = reply.json["errors"]
         assert (error["field"] == "custom_headers" and repr(name) in error["detail"]) or not name
-    assert await api.value("SELECT count(*) FROM webhooks") == 0
+    assert (await api.get("/v1/webhooks/w")).json["custom_header_names"] == []
+    assert await api.value("SELECT count(*) FROM webhooks") == 1
 
 
 @pytest.mark.parametrize(
@@ -62,10 +66,22 @@ async def test_f14_crlf_in_custom_headers(api, name, value):
     ],
 )
 async def test_f46_secret_bytes(api, secret):
-    reply = await api.put(HOOK, {"url": URL_1, "secret": secret})
-    (error,) = reply.json["errors"]
-    assert reply.status == 422 and error["field"] == "secret" and "secret" in error["detail"]
-    assert secret.removeprefix("whsec_") not in reply.raw.decode() or len(secret) < 8
+    await api.put(HOOK, {"url": URL_1})
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "w"})
+    kept = await api.fetch("SELECT secrets FROM webhooks ORDER BY webhook_key")
+    for method, path, more in (
+        ("PUT", HOOK, {"url": URL_1}),
+        ("POST", "/v1/webhooks", {"url": URL_1}),
+        ("PATCH", "/v1/webhooks/w", {}),
+        ("POST", HOOK + "/rotate-secret", {}),
+        ("POST", "/v1/webhooks/w/rotate-secret", {}),
+        ("POST", "/v1/signing-keys/rotate", {}),
+    ):
+        reply = await api.call(method, path, {**more, "secret": secret})
+        (error,) = reply.json["errors"]
+        assert reply.status == 422 and error["field"] == "secret" and "secret" in error["detail"]
+        assert secret.removeprefix("whsec_") not in reply.raw.decode() or len(secret) < 8
+    assert await api.fetch("SELECT secrets FROM webhooks ORDER BY webhook_key") == kept
 
 
 async def test_f46_the_canonical_form_is_returned_once(api):
@@ -149,6 +165,23 @@ async def test_f69_no_oracle(api, database):
     text = json.dumps(shown)
     assert "dns_error" not in text and "blocked" not in text
     assert shown["attempts"][0]["duration_ms"] is None
+
+
+async def test_f69_whatever_a_tenant_reads_of_a_closed_address_it_reads_of_a_name_that_does_not_exist(api, database):
+    writer = api.as_key(await api.make_key("write"))
+    async with Queue(database) as queue, deliver(database, sealer=SEALER):
+        for url in ("http://nowhere.example/", "http://10.0.0.1/"):
+            await queue.deliveries(await queue.webhook(url))
+        await queue.wait("webhook_health", "last_error IS NOT NULL", count=2)
+        await queue.wait("deliveries", "state = 1 AND lease_token IS NULL", count=2)
+    deliveries = [f"/v1/deliveries/{delivery['delivery_id']}" for delivery in await api.deliveries()]
+    hooks = [f"/v1/webhooks/{row['webhook_id']}" for row in await api.fetch("SELECT webhook_id FROM webhooks")]
+    told = [await writer.get(path) for path in ("/v1/webhooks", "/v1/deliveries", *hooks, *deliveries)]
+    told += [await writer.post(f"{path}/{call}") for call in ("redeliver", "cancel") for path in deliveries]
+    for reply in told:
+        assert reply.status in {200, 202}
+        assert b"unreachable_name" in reply.raw
+        assert not any(word in reply.raw for word in (b"dns", b"nxdomain", b"blocked", b"private"))
 
 
 async def test_f72_duplicates_and_transient_failures(api):

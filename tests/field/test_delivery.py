@@ -12,11 +12,14 @@ from service.delivery.attempting import AttemptRules
 from service.domain.attempts import Outcome, OutcomeClass
 from service.domain.health import Breaker, HealthRules, build_health, observe
 from service.domain.schedule import Schedule
+from service.sender import SenderLimits
+from service.sender.resolver import ResolverLimits
 from service.store.codes import WebhookKind
 from tests.support.delivering import SECRET, Queue, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, in_turn, receive, silent
 from tests.support.receiving import Answer, Receiver
 from tests.support.scripted import Scripted
+from tests.support.senders import Names, open_client
 
 FAIL = b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"
 OK = Outcome(OutcomeClass.DELIVERED, 204)
@@ -76,7 +79,9 @@ async def test_f02_a_wait_for_a_slot_is_measured_apart_and_signed_after(database
         waits = [slot_wait for _, slot_wait, _, _ in role.watcher.attempts]
         durations = [outcome.duration for outcome, *_ in role.watcher.attempts]
         first, second = [int(_header(request, "webhook-timestamp")) for request, _ in sender.requests[:2]]
+        deadlines = [deadline for _, deadline in sender.requests[:2]]
     assert waits[1] >= 29
+    assert deadlines[1] - deadlines[0] >= 29  # the receiver has its whole timeout still
     assert durations == [0.0, 0.0]
     assert second >= first  # by the clock of the database, which did not jump
 
@@ -84,6 +89,44 @@ async def test_f02_a_wait_for_a_slot_is_measured_apart_and_signed_after(database
 def _header(request, name):
     lines = request.block.decode().split("\r\n")
     return next(line.split(": ", 1)[1] for line in lines if line.startswith(f"{name}: "))
+
+
+async def test_f09_a_name_that_exists_only_later_is_a_failed_attempt_until_then(database):
+    names, limits = Names(), SenderLimits(resolver=ResolverLimits(negative_ttl=0.0))
+    async with (
+        receive(answering(NO_CONTENT)) as receiver,
+        open_client(names=names, limits=limits) as client,
+        Queue(database) as queue,
+        deliver(database, sender=client.sender) as role,
+    ):
+        hook = await queue.webhook(receiver.url(host="later.example"), retry_schedule=[3600, 3600])
+        (delivery_id,) = await queue.deliveries(hook)
+        for number in (1, 2):
+            await queue.wait("deliveries", "state = 1 AND attempts = $1 AND lease_token IS NULL", number)
+            if number == 2:
+                names.table["later.example"] = ("127.0.0.1",)
+            await queue.shift(3600 * 1.2)
+        await queue.wait("deliveries_done", "state = 4")
+        attempts = await queue.attempts(delivery_id)
+    assert [attempt["outcome"] for attempt in attempts] == ["dns_error", "dns_error", "delivered"]
+    assert [attempt["detail"] for attempt in attempts] == ["nxdomain", "nxdomain", None]
+    assert role.watcher.faults == []  # it was never ours
+
+
+RESERVED = [
+    "Webhook-Signature", "WEBHOOK-ID", "Stripe-Signature", "ce-id", "HOST", "Content-Length", "Transfer-Encoding",
+    "Connection", "Webhook_Signature", "webhook_timestamp",
+]  # fmt: skip
+
+
+async def test_f15_headers_that_were_stored_by_other_code_override_nothing_on_the_wire(database):
+    async with receive(answering(NO_CONTENT)) as receiver, Queue(database) as queue, deliver(database):
+        stored = [("X-Mine", "1"), *((name, "forged") for name in (*RESERVED, "X Space"))]
+        await queue.deliveries(await queue.webhook(receiver.url(), headers=stored))
+        await queue.wait("deliveries_done", "state = 4")
+        (request,) = receiver.requests
+    assert request.get("X-Mine") == "1"
+    assert b"forged" not in request.head
 
 
 async def test_f35_failures_of_one_second_spread_over_the_jitter(database):

@@ -17,7 +17,7 @@ from service.sender import SenderLimits, build_tls_context
 from service.sender.pool import PoolLimits
 from service.sender.proxy import Proxy, parse_proxy
 from tests.support.ports import find_free_port
-from tests.support.receivers import NO_CONTENT, OK, Visit, answering, receive, silent
+from tests.support.receivers import NO_CONTENT, OK, Visit, answering, in_turn, receive, silent
 from tests.support.senders import Names, loopback_policy, open_client
 
 H = b"HTTP/1.1 200 OK\r\n"
@@ -123,6 +123,13 @@ async def test_f22_bytes_on_an_idle_connection_close_it_and_cost_the_receiver_it
         assert (await client.post(receiver.url())).delivered
         assert client.sender.connections[1] == 0
     assert receiver.visits == 2
+
+
+async def test_f22_a_receiver_of_surplus_bytes_gets_a_fresh_connection_each_time_for_a_while(client):
+    async with receive(in_turn(answering(NO_CONTENT + b"hello"), answering(NO_CONTENT))) as receiver:
+        for _ in range(3):
+            assert (await client.post(receiver.url())).delivered
+    assert receiver.visits == 3
 
 
 async def test_a_connection_is_dialled_again_only_once_and_only_if_it_was_kept(client):
@@ -297,6 +304,21 @@ async def test_the_duration_is_that_of_the_receiver(client):
         outcome = await client.post(receiver.url())
         took = time.monotonic() - started
     assert 0.19 < outcome.duration <= took
+
+
+async def test_f56_the_duration_leaves_out_the_look_up():
+    class Slow(Names):
+        async def __call__(self, name):
+            await asyncio.sleep(0.3)
+            return await super().__call__(name)
+
+    names = Slow({"hooks.example": ("127.0.0.1",)})
+    async with receive(answering(NO_CONTENT)) as receiver, open_client(names=names) as client:
+        started = time.monotonic()
+        outcome = await client.post(receiver.url(host="hooks.example"))
+        took = time.monotonic() - started
+    assert outcome.delivered
+    assert outcome.duration <= took - 0.29
 
 
 async def proxying(visit: Visit):

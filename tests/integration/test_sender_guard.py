@@ -14,7 +14,7 @@ import uvloop
 
 from service.domain.attempts import OutcomeClass, OwnFault
 from service.domain.egress import EgressPolicy, parse_policy
-from service.domain.outbound import Route
+from service.domain.outbound import Hop, Route
 from service.domain.targets import Target, parse_url
 from service.sender.dns import AresLookup
 from service.sender.guard import Guard
@@ -265,6 +265,14 @@ async def test_the_senders_locate_gives_a_route_for_the_send_or_the_outcome():
         assert (await client.post(receiver.url(host="hooks.example"), route=route)).delivered
         assert (await client.sender.locate(target("https://no.example/"), "t", soon())).kind is OutcomeClass.DNS_ERROR
     assert names.asked == ["hooks.example", "no.example"]
+
+
+async def test_f04_a_route_that_is_not_fresh_any_more_is_not_taken():
+    names = Names({"hooks.example": ("127.0.0.1",)})
+    async with receive(answering(NO_CONTENT)) as receiver, open_client(names=names) as client:
+        retired = Route((Hop("hooks.example", receiver.port, "127.0.0.2", tls=False),), time.monotonic())
+        outcome = await client.post(receiver.url(host="hooks.example"), route=retired)
+    assert (outcome.delivered, outcome.address) == (True, "127.0.0.1")
 
 
 # The real resolver against a name server of our own.

@@ -14,6 +14,8 @@ from service.lifecycle import Stop, SystemClock
 from service.store.database import Database
 from service.store.dead_letters import DeadLetters
 from service.store.partitions import Partitions
+from tests.support.api import URL_1, running_api
+from tests.support.handing import KeepingEngine
 from tests.support.ingest import (
     QUICK,
     Recorder,
@@ -284,6 +286,46 @@ async def test_f33_nothing_is_visible_before_the_commit(database, broker, topic,
         release.set()
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
     assert len(await query(database, "SELECT FROM deliveries")) == 1
+
+
+AT_THE_COMMIT = """
+CREATE FUNCTION at_the_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {does}; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER at_the_commit AFTER INSERT ON deliveries
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_the_commit();
+"""
+
+
+@asynccontextmanager
+async def handing_over(dsn, does):
+    """The API over an engine that has room for everything, on a database whose commits of deliveries do something first."""
+    engine = KeepingEngine()
+    async with running_api(dsn, handoff=engine) as api:
+        await api.post("/v1/webhooks", {"url": URL_1, "event_types": ["*"]})
+        await api.connection.execute(AT_THE_COMMIT.format(does=does))
+        yield api, engine
+
+
+async def test_f33_nothing_is_handed_to_the_sender_before_the_commit(new_database):
+    async with handing_over(await new_database(), "PERFORM pg_advisory_xact_lock(33)") as (api, engine):
+        await api.connection.execute("SELECT pg_advisory_lock(33)")
+        sending = asyncio.create_task(api.send(api.event("job.completed", "j0", status="succeeded")))
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 33 AND NOT granted"
+        await eventually(lambda: api.value(waits))
+        assert engine.handed == []
+        await api.connection.execute("SELECT pg_advisory_unlock(33)")
+        await sending
+        assert len(engine.handed) == 1
+
+
+async def test_f33_what_was_not_committed_is_given_up(new_database):
+    does = "RAISE EXCEPTION 'somebody else was first' USING ERRCODE = 'serialization_failure'"
+    async with handing_over(await new_database(), does) as (api, engine):
+        reply = await api.post("/v1/events", [api.event("job.completed", "j0", status="succeeded")])
+        assert (reply.status, engine.handed) == (503, [])
+        assert engine.canceled
+        await api.connection.execute("DROP TRIGGER at_the_commit ON deliveries")
+        await api.send(api.event("job.completed", "j0", status="succeeded"))
+        assert len(engine.handed) == 1
 
 
 # F42 and F45

@@ -122,6 +122,19 @@ async def test_f60_the_topic_has_each_event_once(api):
     assert topic.told == [("webhook.disabled", "whk_a"), ("delivery.exhausted", "whk_b")]
 
 
+async def test_f60_one_id_in_two_tenants_is_two_webhooks(api):
+    for client in (api, api.as_tenant("t2")):
+        await client.post(PATH, {"id": "whk_a", "url": URL_1})
+        await client.post(PATH, {"id": "whk_b", "url": URL_2, "event_types": ["webhook.disabled"]})
+    await disable(api, "whk_a", "gone")  # both at one instant
+    topic = Sent()
+    await OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send).run_once()
+    assert sorted(event.tenant_id for event in topic.events) == ["t1", "t2"]
+    await news_for_subscribers(api).run_once()
+    rows = await api.fetch("SELECT tenant_id FROM deliveries ORDER BY tenant_id")
+    assert [row["tenant_id"] for row in rows] == ["t1", "t2"]
+
+
 async def test_another_outage_of_the_same_webhook_is_told_again(api):
     topic = Sent()
     news = OperationalNews(OperationalStore(api.database, encode_json), "topic", topic.send)

@@ -1,41 +1,14 @@
 """A message has one body: whoever learns of it later, and whichever way it takes to the wire, it is what was stored."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from tests.support.api import URL_1, URL_2, running_api
-
-
-@dataclass(frozen=True)
-class Room:
-    token: int
-    until: datetime
-
-
-class Engine:
-    """Takes every delivery from memory, and keeps what it was given."""
-
-    def __init__(self) -> None:
-        self.handed = []
-
-    def reserve(self, _):
-        return Room(1, datetime.now(UTC) + timedelta(minutes=1))
-
-    def push(self, handed):
-        self.handed.append(handed)
-
-    def cancel(self, _):
-        return None
-
-    def wake(self):
-        return None
+from tests.support.handing import KeepingEngine
 
 
 @pytest.fixture
 def engine():
-    return Engine()
+    return KeepingEngine()
 
 
 @pytest.fixture

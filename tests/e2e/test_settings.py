@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 
 from tests.e2e.story import completed, new_tenant
 from tests.support.postgres import connected
-from tests.support.service import OPERATOR_KEY, PROGRAM, build_settings, run_program
+from tests.support.service import OPERATOR_KEY, PROGRAM, Refused, build_settings, run_program
 
 DATABASE = "postgresql://webhookd:s3cret-password@127.0.0.1:1/webhookd"
 
@@ -82,6 +82,25 @@ async def test_a_database_that_is_not_there_is_said_without_its_address():
     assert ended.status != 0
     assert len(ended.stderr.splitlines()) == 1
     assert "s3cret-password" not in ended.stderr + ended.stdout
+
+
+async def test_f68_with_nothing_set_what_is_inside_is_closed(new_database, new_service):
+    settings = build_settings(await new_database(), allow_http=None, egress_allow=None, egress_ports=None)
+    closed = {
+        "https://169.254.169.254/latest/meta-data": "url_metadata_address",
+        "https://[fd00:ec2::254]/": "url_metadata_address",
+        "https://10.0.0.1/": "url_private_address",
+        "https://127.0.0.1/": "url_loopback_address",
+        "https://localhost/": "url_local_name",
+        "https://receiver.example:8443/": "url_port",
+        "http://receiver.example/": "url_scheme",
+    }
+    async with new_service(settings) as service, new_tenant(service, None) as tenant:
+        for url, code in closed.items():
+            with pytest.raises(Refused) as refused:
+                await tenant.api.post("/v1/webhooks", {"url": url})
+            assert (refused.value.status, refused.value.problem["code"]) == (422, code)
+        assert await tenant.api.post("/v1/webhooks", {"url": "https://receiver.example/"})
 
 
 async def test_an_unmigrated_database_is_refused_until_it_is_migrated(new_database, new_service):

@@ -190,7 +190,18 @@ async def test_f72_duplicates_and_transient_failures(api):
     assert sorted((first.status, second.status)) == [201, 409]
     puts = await asyncio.gather(*(api.put(HOOK, {"url": URL_1}) for _ in range(4)))
     assert sorted(reply.status for reply in puts) == [200, 200, 200, 201]
-    key = await api.make_key("read")
+    keys = [await api.make_key("write", "ingest"), await api.make_key("operator", tenant=None)]
     await api.parts.database.__aexit__(None, None, None)
-    away = await api.as_key(key).get("/v1/batches")
-    assert (away.status, away.code) == (503, "database_unavailable") and away.headers["Retry-After"]
+    for caller in (api, *(api.as_key(key, "t1") for key in keys)):
+        for method, path, body in (
+            ("GET", "/v1/batches", None),
+            ("PUT", HOOK, {"url": URL_1}),
+            ("POST", "/v1/webhooks", same),
+            ("PATCH", "/v1/webhooks/one", {"description": "x"}),
+            ("DELETE", "/v1/webhooks/one", None),
+            ("POST", "/v1/webhooks/one/test", None),
+            ("POST", "/v1/deliveries/dlv_1/redeliver", None),
+            ("POST", "/v1/events", [api.event("job.completed", "j1", status="succeeded")]),
+        ):
+            away = await caller.call(method, path, body)
+            assert (away.status, away.code) == (503, "database_unavailable") and away.headers["Retry-After"], path

@@ -64,9 +64,8 @@ class Basics:
 async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Basics:
     settings, clock, rng = configuration.settings, AgreedClock(SystemClock()), SystemRng()
     redactor = Redactor(configuration.masks())
-    stack.callback(
-        configure(now=clock.machine.now, redactor=redactor, level=settings.log_level, form=settings.log_format)
-    )
+    undo = configure(now=clock.machine.now, redactor=redactor, level=settings.log_level, form=settings.log_format)
+    stack.push(_leaving_crashes(undo))
     spans = open_spans(stack, configuration, clock.machine, get_logger())
     database = Database(configuration.database_url, size=settings.database_pool_size)
     await stack.enter_async_context(database)
@@ -86,6 +85,16 @@ async def open_basics(stack: AsyncExitStack, configuration: Configuration) -> Ba
         spans,
         redactor,
     )
+
+
+def _leaving_crashes(undo: Callable[[], None]) -> Callable[[type[BaseException] | None, object, object], None]:
+    """Undo the log's set-up at the end, but not for an error: what ends the process is a line of the log, redacted."""
+
+    def leave(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or not issubclass(kind, Exception):
+            undo()
+
+    return leave
 
 
 def _build_policy(configuration: Configuration) -> EgressPolicy:

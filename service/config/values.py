@@ -15,7 +15,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
@@ -30,6 +30,12 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Fa-f:]{2,45}", re.ASCII)
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})", re.ASCII)
 _DNS_SERVER = re.compile(r"\[([^\]]+)\](?::([0-9]{1,5}))?|([0-9.]+):([0-9]{1,5})|(.+)", re.ASCII)
+_DSN_OPTIONS = {
+    "port": re.compile(r"[0-9]{1,5}(?:,[0-9]{1,5})*"),
+    "sslmode": re.compile(r"disable|allow|prefer|require|verify[-_]ca|verify[-_]full"),
+    "sslnegotiation": re.compile(r"postgres|direct"),
+    "target_session_attrs": re.compile(r"any|primary|standby|read-write|read-only|prefer-standby"),
+}
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,254}[\x21-\x7e])?")
 _HIGHEST_PORT = 65535
@@ -112,8 +118,15 @@ def _split_url(text: str) -> SplitResult | None:
 
 
 def _is_dsn(text: str) -> bool:
+    """Whether the database's client can read it: what it cannot read it quotes, and that may be of the password."""
     parts = _split_url(text)
-    return parts is not None and parts.scheme in {"postgresql", "postgres"}
+    if parts is None or parts.scheme not in {"postgresql", "postgres"} or parts.fragment:
+        return False
+    try:
+        options = parse_qsl(parts.query, strict_parsing=True) if parts.query else []
+    except ValueError:
+        return False
+    return all(_DSN_OPTIONS[name].fullmatch(value) for name, value in options if name in _DSN_OPTIONS)
 
 
 def _is_proxy(text: str) -> bool:
@@ -202,7 +215,13 @@ DnsServers = Annotated[tuple[Annotated[str, AfterValidator(_check_dns_server)], 
 EgressRules = Annotated[str, AsText, _policy(parse_entries)]
 EgressPorts = Annotated[str, AsText, _policy(parse_ports)]
 Nat64Prefixes = Annotated[str, AsText, _policy(parse_nat64_prefixes)]
-Dsn = Annotated[SecretStr, _secret(_is_dsn, "is not a PostgreSQL address (postgresql://user:password@host:5432/name)")]
+Dsn = Annotated[
+    SecretStr,
+    _secret(
+        _is_dsn,
+        "is not a PostgreSQL address (postgresql://user:password@host:5432/name, / ? # @ in a password as %2F %3F %23 %40)",
+    ),
+]
 ProxyAddress = Annotated[SecretStr, _secret(_is_proxy, "must be http://[user:password@]host:port")]
 OperatorKey = Annotated[
     SecretStr,

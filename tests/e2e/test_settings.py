@@ -23,6 +23,10 @@ DATABASE = "postgresql://webhookd:s3cret-password@127.0.0.1:1/webhookd"
         ({"operator_key": None}, "WEBHOOKD_OPERATOR_KEY: is not set"),
         ({"database_url": None}, "WEBHOOKD_DATABASE_URL: is not set"),
         ({"database_url": "mysql://webhookd:s3cret-password@host/name"}, "WEBHOOKD_DATABASE_URL: is not a PostgreSQL"),
+        (
+            {"database_url": "postgresql://webhookd:1?s3cret-password@host/name"},
+            "WEBHOOKD_DATABASE_URL: is not a Postgre",
+        ),
         ({"encryption_keys": "k1:s3cret-password"}, "WEBHOOKD_ENCRYPTION_KEYS: entry 1 is not id:base64"),
         ({"profiles_dir": "/nowhere"}, "WEBHOOKD_PROFILES_DIR: names a directory that does not exist"),
     ],
@@ -35,6 +39,16 @@ async def test_a_wrong_setting_stops_the_start_with_one_line(wrong, line):
     assert line in only
     assert "s3cret-password" not in ended.stderr + ended.stdout
     assert ended.stdout == ""
+
+
+async def test_f70_what_ends_the_program_is_a_line_like_any_other():
+    """The database's client quotes what it cannot read in its own variables."""
+    settings = {**build_settings(DATABASE), "PGTARGETSESSIONATTRS": "s3cret-password"}
+    ended = await run_program("serve", settings=settings)
+    assert ended.status == 1
+    lines = [orjson.loads(line) for line in ended.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["crashed"]
+    assert "s3cret-password" not in ended.stderr + ended.stdout
 
 
 async def test_each_wrong_setting_has_a_line():

@@ -147,6 +147,7 @@ def test_lists_and_choices():
     ("name", "value"),
     [
         *(("DATABASE_URL", bad) for bad in (f"mysql://u:{CANARY}@h/d", f"postgresql://u:{CANARY}@h:port/d", f"{CANARY} x", f"postgresql://u:{CANARY}@[h/d")),
+        *(("DATABASE_URL", f"postgresql://u:{bad}") for bad in (f"1?{CANARY}@h/d", f"1#{CANARY}@h/d", f"p@h/d?port={CANARY}", f"p@h/d?sslmode={CANARY}", f"p@h/d?target_session_attrs={CANARY}")),
         *(("DATABASE_LISTEN_URL", bad) for bad in (CANARY, f"http://{CANARY}")),
         *(("ENCRYPTION_KEYS", bad) for bad in (CANARY, f"{CANARY}:{KEY[:-5]}", f"k1:{KEY},k1:{KEY}", f"k1:{KEY},", f"k 1:{KEY}", f"k1:{KEY} {CANARY}")),
         *(("OPERATOR_KEY", bad) for bad in ("short", f"{CANARY} with space", "ключ-оператора-42")),

@@ -15,6 +15,7 @@ from service.domain.schedule import Schedule
 from service.sender import SenderLimits
 from service.sender.resolver import ResolverLimits
 from service.store.codes import WebhookKind
+from tests.support.certs import Authority
 from tests.support.delivering import SECRET, Queue, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, in_turn, receive, silent
 from tests.support.receiving import Answer, Receiver
@@ -127,6 +128,38 @@ async def test_f15_headers_that_were_stored_by_other_code_override_nothing_on_th
         (request,) = receiver.requests
     assert request.get("X-Mine") == "1"
     assert b"forged" not in request.head
+
+
+FAILURES = {
+    "redirect": b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
+    "reset": b"",
+    "protocol_error": b"SSH-2.0-OpenSSH_9.2p1\r\n",
+    "http_error": b"HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_f10_f20_f21_f23_what_is_no_success_is_a_failed_attempt_and_is_tried_again(database, kind):
+    script = in_turn(answering(FAILURES[kind], then="close"), answering(NO_CONTENT))
+    async with receive(script) as receiver, Queue(database) as queue, deliver(database):
+        (delivery_id,) = await queue.deliveries(await queue.webhook(receiver.url(), retry_schedule=[3600]))
+        await queue.wait("deliveries", "state = 1 AND attempts = 1 AND lease_token IS NULL")
+        await queue.wait("webhook_health", "last_failure_at IS NOT NULL")
+        await queue.shift(3600 * 1.2)
+        await queue.wait("deliveries_done", "state = 4 AND attempts = 2")
+        attempts = await queue.attempts(delivery_id)
+    assert [attempt["outcome"] for attempt in attempts] == [kind, "delivered"]
+    assert [request.get("webhook-attempt") for request in receiver.requests] == ["1", "2"]
+    assert len({request.get("webhook-id") for request in receiver.requests}) == 1
+
+
+async def test_f08_a_bad_certificate_is_tried_again_and_its_owner_is_told(database, tmp_path):
+    server = Authority(tmp_path).server("127.0.0.1", self_signed=True)
+    async with receive(answering(NO_CONTENT), tls=server) as receiver, Queue(database) as queue, deliver(database):
+        await queue.deliveries(await queue.webhook(receiver.url(scheme="https"), retry_schedule=[3600]))
+        await queue.wait("deliveries", "state = 1 AND attempts = 1 AND last_class = 'tls_error'")
+        await queue.wait("webhook_health", "last_error = 'tls_error self-signed'")
+    assert receiver.requests == []
 
 
 async def test_f35_failures_of_one_second_spread_over_the_jitter(database):
@@ -246,6 +279,18 @@ async def test_f54_an_answer_within_the_timeout_counts_and_one_after_it_is_tried
         kinds = Counter(outcome.kind for outcome, *_ in role.watcher.attempts)
     assert kinds == {OutcomeClass.DELIVERED: 1, OutcomeClass.TIMEOUT: 1}
     assert role.watcher.attempts[0][0].duration >= 0.4
+
+
+async def test_f54_each_webhook_has_its_own_timeout(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender, drain=0.1) as role:
+        for seconds in (1.0, 30.0):
+            sender.requests.clear()
+            before = role.clock.monotonic()
+            await queue.deliveries(await queue.webhook("http://receiver.test/", timeout_seconds=seconds))
+            await until(lambda: sender.requests)
+            ((_, deadline),) = sender.requests
+            assert before + seconds <= deadline <= role.clock.monotonic() + seconds
 
 
 async def test_f55_deliveries_are_independent_and_say_which_is_newer(database):

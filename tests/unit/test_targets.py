@@ -189,6 +189,12 @@ def test_the_ipv4_address_under_an_operators_nat64_prefix_is_judged(prefix, insi
     assert address_reason(str(metadata), policy) == "metadata_address"
 
 
+def test_f64_f68_metadata_under_an_operators_nat64_prefix_is_not_opened_by_its_block():
+    policy = parse_policy(nat64_prefixes="2001:db8:122:344::/96", allow="169.254.0.0/16")
+    assert address_reason("2001:db8:122:344::a9fe:a9fe", policy) == "metadata_address"
+    assert address_reason("2001:db8:122:344::a9fe:1", policy) is None
+
+
 @pytest.mark.parametrize(
     ("text", "host", "port", "path", "origin"),
     [

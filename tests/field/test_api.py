@@ -2,15 +2,21 @@
 
 import asyncio
 import json
+from datetime import timedelta
 
 import pytest
 
+from service.domain.health import Health
+from service.ingest.announcing import encode_json
+from service.store.operational import OperationalStore
+from service.upkeep.operational import OperationalNews
 from tests.support.api import SEALER, URL_1, running_api
 from tests.support.delivering import Queue, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
 
 HOOK = "/v1/batches/nov/webhook"
 GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
+FAIL = b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
 
 
 @pytest.fixture
@@ -120,16 +126,37 @@ async def test_f57_a_deleted_webhook_gets_nothing_more(api, database):
     assert len(asked) == on_wire
 
 
-async def test_f58_a_disabled_webhook_says_why_and_since_when(api, database):
-    async with receive(answering(GONE)) as receiver, deliver(database, sealer=SEALER) as role:
-        await api.put(HOOK, {"url": receiver.url()})
+@pytest.mark.parametrize(
+    ("answer", "reason", "error"), [(GONE, "gone", "gone 410"), (FAIL, "failing", "http_error 500")]
+)
+async def test_f58_a_disabled_webhook_says_why_and_since_when(api, database, answer, reason, error):
+    async with (
+        receive(answering(answer)) as receiver,
+        receive(answering(NO_CONTENT)) as owner,
+        Queue(database) as queue,
+        deliver(database, sealer=SEALER) as role,
+    ):
+        await api.post("/v1/webhooks", {"id": "owner", "url": owner.url(), "event_types": ["webhook.disabled"]})
+        made = (await api.put(HOOK, {"url": receiver.url()})).json
+        if reason == "failing":
+            key = await api.value("SELECT webhook_key FROM webhooks WHERE webhook_id = $1", made["webhook_id"])
+            began = await queue.now() - timedelta(days=6)
+            await queue.store_health(key, Health(began, failures=20, window=5, failed_windows=3))
         await api.finish("nov")
         await until(lambda: role.watcher.disabled, "the disable")
+        await until(lambda: "webhook_disabled" in dict(role.watcher.events), "the line of the log")
+        await OperationalNews(OperationalStore(api.database, encode_json), "subscribers").run_once()
+        await until(lambda: owner.requests, "the owner's message")
+    line, told = dict(role.watcher.events)["webhook_disabled"], json.loads(owner.requests[0].body)
+    assert (line["webhook_id"], line["tenant_id"], line["reason"]) == (made["webhook_id"], "t1", reason)
+    assert (told["type"], told["data"]["webhook_id"], told["data"]["reason"]) == (
+        "webhook.disabled", made["webhook_id"], reason,
+    )  # fmt: skip
     shown = (await api.get(HOOK)).json
-    assert (shown["state"], shown["reason"]) == ("disabled", "gone")
-    assert "410" in shown["state_detail"] and shown["state_at"] and shown["last_error"] == "gone 410"
-    (delivery,) = await api.deliveries()
-    assert (delivery["state"], delivery["reason"]) == ("held", "disabled")
+    assert (shown["state"], shown["reason"], shown["last_error"]) == ("disabled", reason, error)
+    assert shown["state_detail"] and shown["state_at"] == told["data"]["at"]
+    held = [delivery for delivery in await api.deliveries() if delivery["batch"] == "nov"]
+    assert [(delivery["state"], delivery["reason"]) for delivery in held] == [("held", "disabled")]
 
 
 async def test_f60_states_of_one_id_in_two_tenants_are_apart(api):

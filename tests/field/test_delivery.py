@@ -218,6 +218,23 @@ async def test_f40_local_holds_spend_no_attempt(database):
         assert await queue.count("attempts") == 0
 
 
+async def test_f40_nor_do_those_of_a_one_shot_whose_lane_stays_open(database):
+    sender = Scripted()
+    async with Queue(database) as queue, deliver(database, sender=sender) as role:
+        hook = await queue.webhook("http://receiver.test/", kind=WebhookKind.ONE_SHOT)
+        await queue.deliveries(hook, 5)
+        await sender.wait()
+        await queue.store_health(hook, build_health(await queue.now()), held_until="now() + interval '1 h'")
+        await until(lambda: role.parts.catalog.find(hook).held_until)
+        sender.end(Outcome(OutcomeClass.HTTP_ERROR, 500))
+        for _ in range(5):
+            await queue.wait(
+                "deliveries", "state = 0 AND attempts = 0 AND lease_token IS NULL AND due_at > now() + interval '5 min'", count=4
+            )  # fmt: skip
+            await queue.shift(7200)
+        assert await queue.count("attempts") == len(sender.requests) - len(sender.open) == 1
+
+
 async def test_f48_a_backlog_is_signed_when_it_is_sent(database):
     async with Receiver() as receiver, Queue(database) as queue:
         hook = await queue.webhook(receiver.url)

@@ -56,16 +56,3 @@ def read_number(kind: str, cursor: str | None) -> int:
     if not (key.isascii() and key.isdecimal() and len(key) <= BIGINT_DIGITS) or int(key) > BIGINT:
         raise Problem(400, "bad_cursor", "The cursor is not one that this list gave out.")
     return int(key)
-
-
-def write_text(kind: str, key: str) -> str:
-    """Make the cursor that continues after the row named ``key``."""
-    return _write(f"{kind}:{key}")
-
-
-def read_text(kind: str, cursor: str | None) -> str:
-    """Return the name to continue after, the empty text without a cursor. Raises Problem (400)."""
-    key = "" if cursor is None else _read(cursor, kind)
-    if "\0" in key:
-        raise Problem(400, "bad_cursor", "The cursor is not one that this list gave out.")
-    return key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.api import answers
 from service.api.batch_webhooks import batch_name
 from service.api.calls import Answer, Call
-from service.api.cursors import cut, read_number, read_text, write_number, write_text
+from service.api.cursors import cut, read_number, write_number
 from service.api.models import Page
 from service.api.problems import not_found, rule_broken
 from service.api.views import describe_job, show_batch, show_batch_detail, show_delivery
@@ -44,12 +44,12 @@ async def get_batch(call: Call) -> Answer:
 
 
 async def list_jobs(call: Call) -> Answer:
-    """List the members of a batch by job id."""
+    """List the members of a batch, newest first: by when each job was first seen."""
     page, seen = call.query(Page), await _get_batch(call)
-    after = read_text(_JOBS, page.cursor)
-    found = await batches.list_jobs(call.session, seen.batch.key, after, page.limit + 1)
-    members, more = cut(found, page.limit, lambda job: write_text(_JOBS, job.job_id))
-    shown = [answers.Job(**describe_job(job)) for job in members]
+    before = read_number(_JOBS, page.cursor)
+    found = await batches.list_jobs(call.session, seen.batch.key, before, page.limit + 1)
+    members, more = cut(found, page.limit, lambda member: write_number(_JOBS, member[0]))
+    shown = [answers.Job(**describe_job(job)) for _, job in members]
     return Answer(200, answers.JobList(data=shown, next_cursor=more))
 
 

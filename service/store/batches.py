@@ -102,9 +102,10 @@ async def lock_batch_by_key(session: Session, batch_key: int) -> None:
     await session.execute("batch_lock_by_key", batch_key)
 
 
-async def list_jobs(session: Session, batch_key: int, after: str, limit: int) -> list[Job]:
-    """Return members of a batch by job id."""
-    return [decode_job(row) for row in await session.fetch("batch_jobs", batch_key, after, limit)]
+async def list_jobs(session: Session, batch_key: int, before: int, limit: int) -> list[tuple[int, Job]]:
+    """Return members of a batch, newest first, each with its place in the order in which jobs were first seen."""
+    rows = await session.fetch("batch_jobs", batch_key, before, limit)
+    return [(row["seen_seq"], decode_job(row)) for row in rows]
 
 
 async def find_job(session: Session, tenant_id: str, job_id: str) -> Job | None:

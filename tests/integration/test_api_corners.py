@@ -3,7 +3,7 @@
 import pytest
 
 from service.api.calls import Call, Caller
-from service.api.cursors import read_text, write_text
+from service.api.cursors import read_number, write_number
 from service.api.limits import MAX_BUCKETS, RateLimiter
 from service.api.problems import Problem
 from service.store import delivery_views
@@ -201,11 +201,11 @@ def test_buckets_are_bounded_and_refill():
         [limiter.check(("b",), 1, 100.0) for _ in range(2)]
 
 
-def test_text_cursors():
-    assert read_text("jobs", write_text("jobs", "é/x")) == "é/x"
-    for cursor in (write_text("jobs", "a\0"), write_text("other", "a")):
+def test_cursors_are_those_of_one_list():
+    assert read_number("jobs", write_number("jobs", 7)) == 7
+    for cursor in (write_number("other", 7), write_number("jobs", 2**63), write_number("jobs", -1)):
         with pytest.raises(Problem):
-            read_text("jobs", cursor)
+            read_number("jobs", cursor)
 
 
 def test_a_call_without_a_connection_says_so():

@@ -254,13 +254,21 @@ async def test_batches_and_jobs_for_those_who_poll(api):
     shown = (await api.get("/v1/batches/nov")).json
     assert (shown["status"], shown["all_done"], shown["counts"]["total"]) == ("processing", False, 2)
     assert shown["oldest_unfinished_seconds"] >= 0
-    jobs = (await api.get("/v1/batches/nov/jobs?limit=1")).json
-    rest = (await api.get(f"/v1/batches/nov/jobs?cursor={jobs['next_cursor']}")).json
-    assert [j["job_id"] for j in jobs["data"] + rest["data"]] == ["a", "b"] and rest["next_cursor"] is None
     job = (await api.get("/v1/jobs/b")).json
     assert (job["status"], job["error_code"], job["batch"], job["deliveries"]) == ("failed", "e42", "nov", [])
     assert (await api.get("/v1/jobs/none")).status == 404
     assert (await api.as_tenant("t2").get("/v1/jobs/b")).status == 404
+
+
+async def test_the_jobs_of_a_batch_are_listed_newest_first_and_pages_stay_when_others_come(api):
+    for job_id in ("b", "c", "a"):
+        await api.send(api.event("job.queued", job_id, "nov"))
+    jobs = (await api.get("/v1/batches/nov/jobs?limit=2")).json
+    await api.send(api.event("job.queued", "aa", "nov"), api.event("job.started", "b", "nov"))
+    rest = (await api.get(f"/v1/batches/nov/jobs?cursor={jobs['next_cursor']}")).json
+    assert [job["job_id"] for job in jobs["data"]] == ["a", "c"]
+    assert [job["job_id"] for job in rest["data"]] == ["b"] and rest["next_cursor"] is None
+    assert (await api.get("/v1/batches/nov/jobs")).json["data"][0]["job_id"] == "aa"
 
 
 async def test_stats_come_from_roll_ups(api):

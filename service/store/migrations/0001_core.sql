@@ -70,7 +70,7 @@ CREATE TABLE batch_delivered (
 CREATE TABLE jobs (
     tenant_id text COLLATE "C" NOT NULL,
     job_id text COLLATE "C" NOT NULL,
-    seen_seq bigint GENERATED ALWAYS AS IDENTITY,  -- order of first sight, for reruns of a subject
+    seen_seq bigint GENERATED ALWAYS AS IDENTITY,  -- order of first sight, for lists and reruns of a subject
     generation integer NOT NULL,
     phase smallint NOT NULL,              -- 0 stored, 1 queued, 2 processing, 3 succeeded, 4 failed, 5 canceled
     batch_key bigint,
@@ -84,7 +84,7 @@ CREATE TABLE jobs (
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, job_id)
 );
-CREATE INDEX jobs_of_batch ON jobs (batch_key, job_id) WHERE batch_key IS NOT NULL;
+CREATE INDEX jobs_of_batch ON jobs (batch_key, seen_seq) WHERE batch_key IS NOT NULL;
 CREATE INDEX jobs_of_subject ON jobs (tenant_id, subject_id, seen_seq) WHERE subject_id IS NOT NULL;
 
 -- Jobs that left a batch, or were removed from it, known or not.

@@ -125,7 +125,7 @@ class ReplayPost(Request):
 class KeyPost(Request):
     """A new API key. Operator keys belong to no tenant; all others belong to one."""
 
-    tenant_id: Name | None = None
+    tenant_id: Name | None = Field(None, description="Whose key it is; absent: the tenant that X-Tenant-ID names.")
     roles: Annotated[list[RoleName], Field(min_length=1, max_length=4)]
     description: Description | None = None
     expires_at: InstantIn | None = None

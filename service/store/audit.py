@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from service.domain.messages import format_instant
 from service.store.database import Row, Session
 
 
@@ -28,8 +29,14 @@ class Entry:
     after: Mapping[str, Any] | None
 
 
+def _plain(value: Any) -> str | None:
+    return format_instant(value) if isinstance(value, datetime) else str(value)
+
+
 def _json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else orjson.dumps(value, default=str).decode()
+    if value is None:
+        return None
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
 
 
 async def write_entry(session: Session, entry: Entry) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from service.domain.messages import format_instant
 from service.domain.signing import (
     RotationProblem,
     RotationRefused,
@@ -88,7 +89,7 @@ def _rotated(old: SigningKeys, wanted: Rotation, key: bytes, seed: bytes, now: d
 def _refusal(refused: RotationRefused) -> Refused:
     if refused.problem is RotationProblem.SAME_SECRET:
         return Refused(409, refused.problem.value, "This secret is live already.", "secret")
-    until = f" until {refused.until.isoformat()}" if refused.until else ""
+    until = f" until {format_instant(refused.until)}" if refused.until else ""
     detail = f"The secret before the last rotation is valid{until}; repeat with force to cut that short."
     return Refused(409, refused.problem.value, detail)
 

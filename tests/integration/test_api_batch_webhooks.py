@@ -177,6 +177,7 @@ async def test_rotate_and_revoke(api):
     assert rotated.json["public_key"] != first["public_key"]
     refused = await api.post(HOOK + "/rotate-secret", {})
     assert (refused.status, refused.code) == (409, "rotation_in_progress")
+    assert f"until {rotated.json['previous_valid_until']};" in refused.json["detail"]
     assert (await api.post(HOOK + "/rotate-secret", {"force": True, "overlap_seconds": 0})).status == 200
     assert (await api.put(HOOK, {"url": URL_1, "signing": "ed25519", "secret": first["secret"]})).status in (200, 422)
     assert (await api.post(HOOK + "/revoke-previous-secret")).status == 204

@@ -118,11 +118,31 @@ async def test_revoked_and_expired_keys_are_refused(api):
 
 async def test_operator_keys_have_no_tenant_and_others_have_one(api):
     assert (await api.post("/v1/keys", {"tenant_id": "t1", "roles": ["operator"]})).status == 422
-    assert (await api.post("/v1/keys", {"roles": ["read"]})).status == 422
+    assert (await api.as_key(OPERATOR_KEY).post("/v1/keys", {"roles": ["read"]})).status == 422
     client = api.as_key(await api.make_key("operator", tenant=None), "t9")
     assert (await client.get("/v1/audit")).status == 200
     assert (await client.get("/v1/batches")).status == 200
     assert (await api.delete("/v1/keys/whkey_none")).status == 404
+
+
+async def test_the_tenant_of_a_new_key_may_be_named_as_in_every_call(api):
+    made = (await api.as_tenant("t9").post("/v1/keys", {"roles": ["read"]})).json
+    assert made["tenant_id"] == "t9"
+    assert (await api.as_key(made["key"]).get("/v1/webhooks")).status == 200
+    named = await api.as_tenant("t9").post("/v1/keys", {"tenant_id": "t1", "roles": ["read"]})
+    assert named.json["tenant_id"] == "t1"
+    operator = await api.as_tenant("t9").post("/v1/keys", {"roles": ["operator"]})
+    assert (operator.status, operator.json["tenant_id"]) == (201, None)
+
+
+async def test_the_audit_log_writes_times_as_every_answer_does(api):
+    made = (await api.post("/v1/keys", {"tenant_id": "t1", "roles": ["read"]})).json
+    await api.delete(f"/v1/keys/{made['key_id']}")
+    revoked, created = (await api.get("/v1/audit")).json["data"]
+    assert created["after"]["created_at"] == revoked["before"]["created_at"] == made["created_at"]
+    assert revoked["after"]["revoked_at"].endswith("Z") and len(revoked["after"]["revoked_at"]) == len(
+        made["created_at"]
+    )
 
 
 async def test_limits_per_key_and_tenant(database):

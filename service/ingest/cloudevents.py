@@ -16,7 +16,7 @@ from msgspec import Meta, Raw, Struct
 
 from service.domain.traces import parse_trace
 from service.ingest.poison import Reason, Refused
-from service.ingest.wire import Name, Time, WireEvent, read_event, split_object
+from service.ingest.wire import Name, Time, WireEvent, check_bytes, read_event, split_object
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -62,6 +62,19 @@ def select_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str
         elif key.startswith(_PREFIX) or key == "content-type":
             found[key] = _decode(key, value)
     return found
+
+
+def find_id(value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> str | None:
+    """Return the id of an event that was refused, in whatever form it came; None where there is none to be read."""
+    try:
+        check_bytes(value)
+        chosen = select_headers(headers)
+        structured = is_structured(chosen)
+        if not structured and is_binary(chosen):
+            return msgspec.convert(chosen.get("ce_id"), Name)
+        return _id.decode(split_object(value)["id" if structured else "event_id"])
+    except (Refused, KeyError, msgspec.DecodeError):
+        return None
 
 
 def find_trace(headers: Mapping[str, str]) -> str | None:
@@ -136,3 +149,4 @@ def _decode(name: str, value: bytes) -> str:
 
 
 _envelope = msgspec.json.Decoder(Envelope)
+_id: msgspec.json.Decoder[str] = msgspec.json.Decoder(Name)

@@ -13,6 +13,7 @@ from typing import Protocol
 from service.domain.events import JobEvent
 from service.domain.jobs import EventOutcome
 from service.ingest.bisecting import Offer
+from service.ingest.cloudevents import find_id
 from service.ingest.poison import DeadLetter, Reason, Skipped
 from service.ingest.poll import Headers, Poll, PollResult, Record
 from service.ingest.reading import Reader
@@ -69,7 +70,8 @@ class EventRequests:
         good = {i: r for i, r in enumerate(records) if _refusal(r, tenant_id) is None}
         outcomes = await self._ingest(tuple(good.values()))
         by_position = dict(zip(good, outcomes, strict=True))
-        return [_result(record, by_position.get(i), tenant_id) for i, record in enumerate(records)]
+        ids = [_find_id(event, record) for event, record in zip(events, records, strict=True)]
+        return [_result(record, by_position.get(i), tenant_id, ids[i]) for i, record in enumerate(records)]
 
     async def _ingest(self, records: tuple[Record, ...]) -> list[EventOutcome | None]:
         outcomes: list[EventOutcome | None] = []
@@ -109,9 +111,13 @@ def _refusal(record: Record, tenant_id: str) -> tuple[str, str] | None:
     return None
 
 
-def _result(record: Record, outcome: EventOutcome | None, tenant_id: str) -> Mapping[str, object]:
-    event, refusal = _event_of(record), _refusal(record, tenant_id)
-    event_id = event.event_id if event else None
+def _find_id(incoming: Incoming, record: Record) -> str | None:
+    event = _event_of(record)
+    return event.event_id if event else find_id(incoming.value, incoming.headers)
+
+
+def _result(record: Record, outcome: EventOutcome | None, tenant_id: str, event_id: str | None) -> Mapping[str, object]:
+    refusal = _refusal(record, tenant_id)
     if refusal is None and outcome is EventOutcome.DEAD_LETTER:
         refusal = (Reason.INTERNAL_ERROR, "the event could not be stored")
     if refusal is not None:

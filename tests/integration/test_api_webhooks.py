@@ -236,6 +236,29 @@ async def test_an_event_older_than_the_state_is_kept_is_named_like_any_other(api
     assert (await api.get("/v1/jobs/j1")).status == 404
 
 
+async def test_a_refused_event_is_named_if_its_id_can_be_read(api):
+    good = api.event("job.completed", "j1", status="succeeded")
+    bad = [
+        good | {"event_id": "evt_type", "event_type": "job.paused"},
+        good | {"event_id": "evt_status", "status": "unheard of"},
+        good | {"event_id": "evt_time", "occurred_at": "yesterday"},
+        good | {"event_id": "x" * 256},
+        good | {"event_id": 5},
+        good | {"event_id": "evt_nul", "kind": "\0"},
+        {},
+        7,
+    ]
+    results = (await api.post("/v1/events", bad)).json["results"]
+    assert {result["outcome"] for result in results} == {"rejected"}
+    assert [result["event_id"] for result in results] == ["evt_type", "evt_status", "evt_time", *[None] * 5]
+    envelope = json.dumps({"specversion": "1.0", "id": "ce-1", "source": "nowhere", "type": "job.queued", "data": {}})
+    kind = "application/cloudevents+json"
+    structured = await api.call("POST", "/v1/events", data=envelope.encode(), Content_Type=kind)
+    binary = await api.post("/v1/events", {}, **{"ce-id": "ce-2", "ce-source": "nowhere", "ce-type": "job.queued"})
+    named = [reply.json["results"][0]["event_id"] for reply in (structured, binary)]
+    assert named == ["ce-1", "ce-2"]
+
+
 async def test_events_have_bounds(api):
     assert (await api.post("/v1/events", [{}] * 501)).status == 422
     assert (await api.post("/v1/events", [])).status == 422

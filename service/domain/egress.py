@@ -16,6 +16,7 @@ from service.domain.addresses import Address, Network
 MAX_PORT = 65535
 _NAT64_LENGTHS = frozenset({32, 40, 48, 56, 64, 96})  # RFC 6052 2.2
 _PORTS = re.compile(r"(?:\*|[0-9]{1,5}(?:-[0-9]{1,5})?)")
+_DANGLING = re.compile(r"[^:\[]*:|\[[^\]]*|\[[^\]]*\](?!\Z|:.).*")  # a port is missing, or a bracket
 _GLOB = re.compile(r"\*|(?=.*[a-z])[a-z0-9_.*?-]+")
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:0x[0-9a-f?*]*|[0-9?*]*[0-9][0-9?*]*)$")
 
@@ -153,6 +154,8 @@ def _parse_entry(text: str) -> Entry:
     tenant, equals, rest = text.rpartition("=")
     if equals and not tenant:
         raise ValueError(f"egress entry {text!r}: no tenant before '='")
+    if _DANGLING.fullmatch(rest):
+        raise ValueError(f"egress entry {text!r}: no port after ':', or a bracket that is not closed")
     what, ports = _split_ports(rest.lower())
     network = _parse_network(what, text)
     return Entry(

@@ -506,6 +506,11 @@ def test_the_text_form_of_entries(text, entries):
         ("localhost 8080", "8080"),
         ("*.*", "*.*"),
         ("a.example/24", "a.example/24"),
+        ("a.example:", "a.example:"),
+        ("t=10.0.0.0/8:", "10.0.0.0/8:"),
+        ("[::1]:", "[::1]:"),
+        ("[::1", "[::1"),
+        ("[::1]80", "[::1]80"),
     ],
 )
 def test_a_malformed_entry_stops_the_start_with_one_clear_line(text, part):

@@ -12,6 +12,7 @@ from service.api.settings_of import put_request
 from service.api.test_sends import send_test
 from service.api.views import describe_batch_webhook
 from service.api.webhook_calls import (
+    check_match,
     describe_change,
     enable_webhook,
     etag,
@@ -66,6 +67,7 @@ async def put(call: Call) -> Answer:
     done = await registrations.put_batch_webhook(
         call.session, call.parts.registry, call.tenant_id, ref, put_request(body)
     )
+    check_match(call, done.before)  # the transaction ends with it
     pending = await webhooks.count_pending(call.session, done.webhook.webhook_key)
     shown = describe_batch_webhook(
         done.webhook, done.batch, done.delivered_generation, pending, reveal=True, operator=call.operator
@@ -98,6 +100,7 @@ async def delete(call: Call) -> Answer:
     webhook = await registrations.delete_batch_webhook(call.session, call.parts.registry, call.tenant_id, name)
     if webhook is None:
         raise not_found("webhook")
+    check_match(call, webhook)
     return Answer(204, change=describe_change(call, _target(name), webhook, None))
 
 

@@ -25,6 +25,7 @@ _DESCRIBED = {
     "job_id": "Percent-encoded, `%2F` included.",
     "webhook_id": "Percent-encoded, `%2F` included.",
 }
+_WITH_REVISION = {"/v1/webhooks/{webhook_id}", "/v1/batches/{batch_name}/webhook"}
 _EVENT_TYPES = ("application/json", "application/cloudevents+json", "application/cloudevents-batch+json")
 _ANY_EVENT: Json = {
     "description": "One job event, an array of up to 500, or a CloudEvent.",
@@ -147,7 +148,7 @@ def _header_parameters(operation: Operation) -> list[Json]:
 
 
 def _takes_a_revision(operation: Operation) -> bool:
-    return operation.path == "/v1/webhooks/{webhook_id}" and operation.kind is Kind.WRITE
+    return operation.path in _WITH_REVISION and operation.kind is Kind.WRITE
 
 
 def _request_body(operation: Operation) -> Json | None:

@@ -8,7 +8,7 @@ from service.api import answers
 from service.api.calls import Answer, Call, Change
 from service.api.models import RotateSecret
 from service.api.news import compare_webhooks, tell_webhook
-from service.api.problems import not_found
+from service.api.problems import Problem, not_found
 from service.api.views import audit_webhook, show_webhook_detail
 from service.domain.signing import parse_secret
 from service.store import operating, webhooks
@@ -28,6 +28,18 @@ def webhook_id(call: Call) -> str:
 def etag(webhook: StoredWebhook) -> str:
     """Return the entity tag of a revision."""
     return f'"{webhook.revision}"'
+
+
+def check_match(call: Call, webhook: StoredWebhook | None) -> None:
+    """Honour ``If-Match`` (RFC 9110, section 13.1.1); where there is no webhook, nothing matches. Raises Problem (412)."""
+    header = call.request.headers.get("If-Match")
+    if header is None or (webhook and header.strip() == "*"):
+        return
+    if webhook is None:
+        raise Problem(412, "revision_mismatch", "There is no webhook yet.")
+    if str(webhook.revision) not in {tag.strip().strip('"') for tag in header.split(",")}:
+        detail = f"The webhook is at revision {webhook.revision}."
+        raise Problem(412, "revision_mismatch", detail, headers={"ETag": etag(webhook)})
 
 
 def describe_change(call: Call, target: str, before: StoredWebhook | None, after: StoredWebhook | None) -> Change:

@@ -11,6 +11,7 @@ from service.api.settings_of import patch_request, post_request
 from service.api.test_sends import send_test
 from service.api.views import show_account_webhook, show_webhook_detail
 from service.api.webhook_calls import (
+    check_match,
     describe_change,
     enable_webhook,
     etag,
@@ -68,21 +69,11 @@ async def get(call: Call) -> Answer:
     return Answer(200, shown, {"ETag": etag(webhook)})
 
 
-def _check_match(call: Call, webhook: StoredWebhook) -> None:
-    """Honour ``If-Match`` (RFC 9110, section 13.1.1). Raises Problem (412)."""
-    header = call.request.headers.get("If-Match")
-    if header is None or header.strip() == "*":
-        return
-    if str(webhook.revision) not in {tag.strip().strip('"') for tag in header.split(",")}:
-        detail = f"The webhook is at revision {webhook.revision}."
-        raise Problem(412, "revision_mismatch", detail, headers={"ETag": etag(webhook)})
-
-
 async def _lock_account(call: Call) -> StoredWebhook:
     webhook = await registrations.lock_account_webhook(
         call.session, call.parts.registry, call.tenant_id, webhook_id(call)
     )
-    _check_match(call, webhook)
+    check_match(call, webhook)
     return webhook
 
 

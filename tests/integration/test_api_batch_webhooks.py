@@ -169,6 +169,21 @@ async def test_put_enables_a_disabled_webhook_but_not_a_paused_one(api):
     assert (await api.put(HOOK, {"url": URL_1})).json["state"] == "paused"
 
 
+async def test_a_revision_that_is_not_the_current_one_changes_nothing(api):
+    missing = await api.put(HOOK, {"url": URL_1}, If_Match="*")
+    assert (missing.status, missing.code) == (412, "revision_mismatch")
+    assert (await api.get(HOOK)).status == 404
+    first = await api.put(HOOK, {"url": URL_1})
+    second = await api.put(HOOK, {"url": URL_2}, If_Match=first.headers["ETag"])
+    assert second.status == 200 and second.headers["ETag"] != first.headers["ETag"]
+    for method, body in (("PUT", {"url": URL_1}), ("DELETE", None)):
+        late = await api.call(method, HOOK, body, If_Match=first.headers["ETag"])
+        assert (late.status, late.code) == (412, "revision_mismatch")
+        assert late.headers["ETag"] == second.headers["ETag"]
+    assert (await api.get(HOOK + "?reveal=url")).json["url"] == URL_2
+    assert (await api.delete(HOOK, If_Match=second.headers["ETag"])).status == 204
+
+
 async def test_rotate_and_revoke(api):
     first = (await api.put(HOOK, {"url": URL_1, "signing": "ed25519"})).json
     assert first["public_key"].startswith("whpk_")

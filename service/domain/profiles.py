@@ -31,9 +31,10 @@ RERUN_RULES: Final = ("none", "subject")
 
 _COMMON_FIELDS: Final = frozenset({"tenant_id", "source", "status", "generation", "batch_name", "batch_id"})
 LINK_FIELDS: Final[Mapping[Scope, frozenset[str]]] = {
-    Scope.BATCH: _COMMON_FIELDS,
+    Scope.BATCH: _COMMON_FIELDS | {"name", "id"},  # as the batch itself calls them
     Scope.JOB: _COMMON_FIELDS
-    | {"job_id", "subject_id", "kind", "attempts", "stage", "source_status", "error_code", "previous_job_id"},
+    | {"job_id", "subject_id", "subject_status", "kind", "attempts", "stage", "source_status", "error_code"}
+    | {"previous_job_id"},
 }
 
 _LISTS: Final = frozenset({"scopes", "cloudevents_sources"})

@@ -341,6 +341,8 @@ def _link_fields_of_batch(batch: Batch) -> dict[str, object]:
         "generation": batch.generation,
         "batch_name": batch.name,
         "batch_id": batch.incarnation_id,
+        "name": batch.name,
+        "id": batch.incarnation_id,
     }
 
 

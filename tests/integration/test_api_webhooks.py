@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from service.domain.profiles import LINK_FIELDS
+from service.domain.webhooks import Scope
 from service.store import webhooks
 from tests.support.api import SEALER, URL_1, URL_2, running_api
 from tests.support.delivering import deliver
@@ -292,6 +294,24 @@ async def test_the_jobs_of_a_batch_are_listed_newest_first_and_pages_stay_when_o
     assert [job["job_id"] for job in jobs["data"]] == ["a", "c"]
     assert [job["job_id"] for job in rest["data"]] == ["b"] and rest["next_cursor"] is None
     assert (await api.get("/v1/batches/nov/jobs")).json["data"][0]["job_id"] == "aa"
+
+
+async def test_links_are_templates_over_every_field_of_a_job_or_batch(database, tmp_path):
+    fields = {scope: "/".join(f"{name}={{{name}}}" for name in sorted(LINK_FIELDS[scope])) for scope in Scope}
+    status = "".join(f'{word} = "{word}"\n' for word in ("queued", "processing", "succeeded", "failed"))
+    links = "".join(f'{scope.value} = "https://a.example/{fields[scope]}"\n' for scope in Scope)
+    (tmp_path / "acme.toml").write_text(f'name = "acme"\n[status]\n{status}[links]\n{links}')
+    words = {name: name for name in ("subject_id", "subject_status", "kind", "stage", "error_code", "previous_job_id")}
+    async with running_api(database, profiles=[tmp_path]) as api:
+        await make(api, event_types=["*"])
+        event = api.event("job.completed", "j1", status="failed", source="acme", **words)
+        await api.send(event | {"batch": {"name": "nov/1", "id": "bat_1", "total": 1}})
+        bodies = [json.loads(row["body"]) for row in await api.fetch("SELECT body FROM message_bodies")]
+    links_of = {body["data"]["scope"]: body["data"]["links"]["self"].split("/")[3:] for body in bodies}
+    found = {scope: dict(part.split("=") for part in parts) for scope, parts in links_of.items()}
+    assert set(found["job"]) == LINK_FIELDS[Scope.JOB] and found["job"].items() >= words.items()
+    assert set(found["batch"]) == LINK_FIELDS[Scope.BATCH]
+    assert (found["batch"]["name"], found["batch"]["id"]) == ("nov%2F1", "bat_1")
 
 
 async def test_stats_come_from_roll_ups(api):

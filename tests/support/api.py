@@ -9,10 +9,11 @@ import base64
 import io
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -202,8 +203,10 @@ class NoReport:
         return lambda *args, **fields: None
 
 
-def build_events(database: Database, clock: SystemClock, tell: Tell, handoff: Any = None) -> EventRequests:
-    profiles = load_profiles()
+def build_events(
+    database: Database, clock: SystemClock, tell: Tell, handoff: Any = None, directories: Iterable[Path] = ()
+) -> EventRequests:
+    profiles = load_profiles(directories)
     rng = SystemRng()
     one_shots = OneShots(SEALER, loopback_policy(), lambda: "whk_" + rng.token(10).hex())
     store = PostgresIngestStore(database, RoutingCopy(), one_shots)
@@ -232,9 +235,10 @@ async def running_api(
     events: bool = True,
     bounds: Bounds | None = None,
     handoff: Any = None,
+    profiles: Iterable[Path] = (),
     **registry: Any,
 ) -> AsyncIterator[Api]:
-    """Serve the API on a free port; the client calls as the operator for tenant ``t1``."""
+    """Serve the API on a free port; the client calls as the operator for tenant ``t1``. ``profiles`` are directories."""
     clock = ApiClock()
     told: list[tuple[str, dict[str, object]]] = []
 
@@ -251,7 +255,7 @@ async def running_api(
             limits=limits or many,
             operator_key=lambda: OPERATOR_KEY,
             tell=tell,
-            events=build_events(database, clock, tell, handoff) if events else None,
+            events=build_events(database, clock, tell, handoff, profiles) if events else None,
         )
         async with listening(build_api(parts), "api", "127.0.0.1", 0, bounds) as port:
             connection = await asyncpg.connect(dsn)

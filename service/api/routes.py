@@ -6,12 +6,15 @@ operations (``operations``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from service.api.calls import Operation
 from service.api.names import decode_segment
 from service.api.problems import Problem
+
+_ORIGIN = re.compile(r"https?://[^/]*", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class Routes:
     def match(self, method: str, raw_path: str) -> Match:
         """Find the operation. Raises Problem: 404, or 405 with ``Allow``."""
         node, names = self._root, []
-        for segment in raw_path.partition("?")[0].split("/")[1:]:
+        for segment in _origin_form(raw_path).split("/")[1:]:
             following = node.fixed.get(segment)
             if following is None:
                 if node.variable is None or not segment:
@@ -70,3 +73,9 @@ class Routes:
             allow = ", ".join(sorted({*node.operations, *(["HEAD"] if "GET" in node.operations else [])}))
             raise Problem(405, "method_not_allowed", f"This path takes {allow}.", headers={"Allow": allow})
         return operation
+
+
+def _origin_form(target: str) -> str:
+    """Return the path of a request target; a server takes the absolute form, too (RFC 9112, section 3.2.2)."""
+    path = target.partition("?")[0]
+    return path if path.startswith("/") else _ORIGIN.sub("", path, count=1)

@@ -215,6 +215,21 @@ async def test_bytes_that_are_no_http_get_a_problem_that_does_not_quote_them(por
     assert set(event) == {"at", "level", "event", "port", "untold", "remote", "problem"}
 
 
+async def test_an_answer_is_the_same_in_all_forms_of_http(database):
+    async with running_api(database) as api:
+        port = int(api.base.rpartition(":")[2])
+        end = b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + KEY
+        absolute = await throw_in_time(port, b"GET HTTP://webhookd.example:80/v1/batches?limit=1" + end + b"\r\n")
+        assert absolute.startswith(b"HTTP/1.1 200 ") and absolute.endswith(b'{"data":[],"next_cursor":null}')
+        body = b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+        awaited = await throw_in_time(port, b"POST /v1/events" + end + b"expect: 100-Continue\r\n" + body)
+        assert awaited.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 ")
+        refused = await throw_in_time(port, b"POST /v1/events" + end + b"expect: secret\r\n" + body)
+        head, _, content = refused.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 417 ") and b"application/problem+json" in head
+        assert json.loads(content)["code"] == "expectation_failed" and b"secret" not in refused
+
+
 async def test_a_thousand_bad_connections_are_a_line_or_two(port, log):
     began = asyncio.get_running_loop().time()
     for _ in range(25):

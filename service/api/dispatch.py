@@ -6,9 +6,11 @@ answer. Does not belong here: what any call does.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from aiohttp import web
@@ -16,6 +18,7 @@ from pydantic import BaseModel
 
 from service.api.auth import authenticate
 from service.api.calls import Answer, Call, Caller, Change, Kind, Operation
+from service.api.deadlines import Deadlines
 from service.api.limits import RateLimiter, WrongKeys
 from service.api.parts import Parts
 from service.api.problems import FieldError, Problem
@@ -26,6 +29,7 @@ from service.store import audit, idempotency
 from service.store.database import Session
 from service.store.registry import Counts, Refused
 
+T = TypeVar("T")
 TRIES = 5
 MAX_IDEMPOTENCY_KEY = 255
 _REPEATABLE = {"POST", "PUT"}
@@ -48,6 +52,7 @@ class Dispatcher:
         self._routes = routes
         self._limiter = RateLimiter()
         self._wrong_keys = WrongKeys(self._limiter)
+        self._deadlines = Deadlines()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request. Raises Problem and whatever ``problems.to_problem`` knows."""
@@ -55,7 +60,7 @@ class Dispatcher:
         operation = match.operation
         if operation.kind is Kind.OPEN:
             return _respond(_encode(await operation.handle(_open_call(self._parts, match, request))))
-        caller = await self._authenticate(request)
+        caller = await self._within(self._authenticate(request))
         self._check(operation, caller)
         body = await read_body(request, operation.body_limit)
         call = Call(
@@ -67,7 +72,12 @@ class Dispatcher:
             raw_body=body,
             request=request,
         )
-        return _respond(await self._run(operation, call))
+        return _respond(await self._within(self._run(operation, call), operation.kind))
+
+    async def _within(self, work: Coroutine[Any, Any, T], kind: Kind = Kind.READ) -> T:
+        limits = self._parts.limits
+        longest = limits.answer_within + (limits.test_wait if kind is Kind.TEST else timedelta())
+        return await self._deadlines.keep(work, longest.total_seconds())
 
     async def _authenticate(self, request: web.Request) -> Caller:
         try:

@@ -37,12 +37,17 @@ class EventSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
-    """What settings say about the API. Rates are per minute."""
+    """What the API allows itself and others. Rates are per minute.
+
+    A call is answered within ``answer_within``, with 503 if need be; a test send waits for its outcome before, for
+    ``test_wait`` at most.
+    """
 
     reads: int = 120
     writes: int = 600
     tests_per_webhook: int = 5
     test_wait: timedelta = timedelta(seconds=32)
+    answer_within: timedelta = timedelta(seconds=20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """Rare turns: one-shots, what does not decrypt, bounded scans, our own faults."""
 
+from datetime import timedelta
+
 import pytest
 
 from service.api.calls import Call, Caller
 from service.api.cursors import read_number, write_number
 from service.api.limits import MAX_BUCKETS, RateLimiter
+from service.api.parts import ApiLimits
 from service.api.problems import Problem
 from service.store import delivery_views
 from tests.support.api import URL_1, URL_2, running_api
@@ -212,3 +215,16 @@ def test_a_call_without_a_connection_says_so():
     call = Call(None, Caller("k", None, frozenset()), {}, None, None, b"", None)
     with pytest.raises(RuntimeError):
         _ = call.session
+
+
+async def test_a_database_that_hangs_is_told_in_time_and_what_was_given_up_is_not_done_later(database):
+    in_a_moment = ApiLimits(reads=1_000, writes=1_000, answer_within=timedelta(seconds=0.5))
+    async with running_api(database, limits=in_a_moment) as api:
+        async with api.connection.transaction():
+            await api.connection.execute("LOCK TABLE webhooks")
+            for reply in (await api.get("/v1/webhooks"), await api.put(HOOK, {"url": URL_1})):
+                assert (reply.status, reply.code) == (503, "database_unavailable")
+                assert int(reply.headers["Retry-After"]) > 0
+        assert (await api.get(HOOK)).status == 404
+        assert (await api.put(HOOK, {"url": URL_1})).status == 201
+        assert (await api.get("/v1/webhooks?kind=batch")).json["data"]

@@ -173,11 +173,11 @@ class Attempts:
         return False
 
     def _pass_trouble(self, row: ReadyDelivery, entry: Entry) -> bool:
-        """Whether the webhook's health lets an attempt run; a local hold spends no retry."""
-        epoch = self._instants.epoch()
-        if entry.find_allowance(epoch) != 0:
+        """Whether the webhook's health lets an attempt run, in a lane of its own; a local hold spends no retry."""
+        shared = row.lane != row.webhook_key
+        if not shared and entry.find_allowance(self._instants.epoch()) != 0:
             return True
-        self._recorder.release(row, entry.find_opening(epoch) if entry.one_shot else None)
+        self._recorder.release(row, aside=shared)
         return False
 
     async def _attempt(self, row: ReadyDelivery, entry: Entry) -> None:

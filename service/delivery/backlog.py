@@ -41,6 +41,15 @@ class Backlog:
         self._lanes.setdefault(lane, self.since)
         self._marked.add(lane)
 
+    def find_instant(self, lane: int) -> float | None:
+        """Nothing of this lane was due before; None: it is not behind."""
+        return self._lanes.get(lane)
+
+    def move(self, lane: int, since: float) -> None:
+        """Something that was due since an instant is in this lane now."""
+        self._lanes[lane] = min(since, self._lanes.get(lane, since))
+        self._marked.add(lane)
+
     def ask(self) -> None:
         """A claim is about to be sent: what it does not find is not there, unless marked later."""
         self._marked.clear()

@@ -126,21 +126,22 @@ class Catalog:
         else:
             self._troubled.discard(entry.webhook_key)
         if entry.terms.allowance == 0:
-            self.unwell_lanes.add(entry.lane)
+            self.unwell_lanes.add(entry.webhook_key)
 
     def close_lanes(self) -> None:
         """Work out of which lanes nothing may be claimed (operators paused them), or nothing but extra attempts (unwell).
 
-        A lane of one-shots is shared, so none of them closes it.
+        A lane that one-shots share is never unwell: what is queued of one that is not well leaves it.
         """
         epoch = self._instants.epoch()
-        self.unwell_lanes = {entry.lane for key in self._troubled if (entry := self._closing(key, epoch))}
+        self.unwell_lanes = {key for key in self._troubled if self._is_resting(key, epoch)}
         paused = self._entries.values() if self.pauses is not NO_PAUSES else ()
-        self.closed_lanes = {entry.lane for entry in paused if self.pauses.match(entry)}
+        matching = [entry for entry in paused if self.pauses.match(entry)]
+        self.closed_lanes = {lane for entry in matching for lane in (entry.lane, entry.webhook_key)}
 
-    def _closing(self, webhook_key: int, epoch: float) -> Entry | None:
+    def _is_resting(self, webhook_key: int, epoch: float) -> bool:
         entry = self._entries.get(webhook_key)
-        return entry if entry and not entry.one_shot and entry.find_allowance(epoch) == 0 else None
+        return entry is not None and entry.find_allowance(epoch) == 0
 
     async def _measure_clock(self, asked: float) -> float:
         """Measure the database's clock anew; return by how many seconds it has stepped forward since the last time."""
@@ -200,7 +201,7 @@ class Catalog:
         epoch = self._instants.epoch()
         for key in self._troubled:
             entry = self._entries.get(key)
-            if entry is not None and entry.find_lane_allowance(epoch) != entry.terms.allowance:
+            if entry is not None and entry.find_allowance(epoch) != entry.terms.allowance:
                 entry.set_terms(epoch, self.processes)
 
     def _forget_some(self) -> None:

@@ -31,6 +31,7 @@ LANES_PER_PAGE: Final = 1_000
 FIRST_LANE: Final = -(2**63)
 EXTRA_ONLY: Final = -1
 FULL_LEASES: Final = 2.0
+ASIDE: Final = 1_000
 
 
 class TokenSource(Protocol):
@@ -97,6 +98,9 @@ class ClaimStore(Protocol):
     async def list_lanes(self, after: int, limit: int) -> DueLanes:
         """Look at so many lanes after ``after`` which have deliveries that wait for their instant."""
 
+    async def set_aside(self, lane: int, since: float, webhook_keys: Collection[int], limit: int) -> None:
+        """Move what is due of these webhooks into lanes of their own, if it is among the first ``limit`` of a lane."""
+
     async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
         """Renew leases that are still ours and unflagged; return the delivery ids of those."""
 
@@ -145,6 +149,7 @@ class Claimer:
         self.asking = False
         self._backlog = Backlog()
         self._denied: set[Crowd] = set()
+        self._unwell: dict[int, set[int]] = {}
 
     async def claim(self, *, everywhere: bool) -> bool:
         """Claim once from lanes that are behind, or from all; True when there is more to be had at once.
@@ -164,6 +169,7 @@ class Claimer:
         self._observer.deliveries_claimed(len(claimed.rows))
         more = self._take_note(request, claimed)
         await self.let_in(claimed.rows, shed=True)
+        await self._set_aside()
         return more
 
     async def survey(self) -> None:
@@ -194,9 +200,12 @@ class Claimer:
     def let_one_in(self, row: ReadyDelivery, now: float) -> None:
         """The same at the monotonic instant ``now`` for one delivery whose webhook is known."""
         entry = self._catalog.find(row.webhook_key)
-        if entry is None or not self._attempts.admit(row, entry):
-            if entry is None:
-                self._recorder.release(row)
+        if entry is None:
+            self._recorder.release(row)
+            return
+        if entry.troubled and row.lane != row.webhook_key:
+            self._leave_shared_lane(row)
+        if not self._attempts.admit(row, entry):
             return
         row.revision = row.revision or entry.revision
         row.waited_for_limits = row.waited_for_limits or self.is_behind(row.lane)
@@ -236,13 +245,33 @@ class Claimer:
     def _shed_one(self, row: ReadyDelivery) -> bool:
         """Give a delivery back if its lane's kind, or its tenant, has had its part of the buffer."""
         entry = self._catalog.find(row.webhook_key)
-        crowd = self._slots.find_crowd(row, entry.terms) if entry is not None else None
+        if entry is None or (entry.troubled and row.lane != row.webhook_key):
+            return False
+        crowd = self._slots.find_crowd(row, entry.terms)
         if crowd is None:
             return False
         self._denied.add(crowd)
         self._backlog.mark(row.lane)
         self._recorder.release(row)
         return True
+
+    def _leave_shared_lane(self, row: ReadyDelivery) -> None:
+        """A one-shot that is not well shares no lane: an extra attempt is made beside it, the rest moves in the queue."""
+        if not row.scheduled:
+            row.lane = row.webhook_key
+            return
+        self._backlog.mark(row.webhook_key)
+        self._unwell.setdefault(row.lane, set()).add(row.webhook_key)
+
+    async def _set_aside(self) -> None:
+        """Move a good deal of what would be turned away as well, so that others need not wait for it, a few a claim."""
+        unwell, self._unwell = self._unwell, {}
+        for lane, keys in unwell.items():
+            since = self._backlog.find_instant(lane)
+            if since is not None:
+                await self._store.set_aside(lane, since, keys, ASIDE)
+                for key in keys:
+                    self._backlog.move(key, since)
 
     async def _load_unknown(self, rows: Iterable[ReadyDelivery]) -> None:
         unknown = {row.webhook_key for row in rows if self._is_unknown(row)}

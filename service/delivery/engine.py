@@ -132,7 +132,7 @@ class Engine:
         parts.recorder.on_written = self._written
         parts.recorder.on_planned = intake.plan_at
         parts.observations.on_health = self._apply_health
-        parts.catalog.on_replaced = self._empty_lane
+        parts.catalog.on_replaced = self._empty_lanes
 
     # --- keeping up -----------------------------------------------------------------------------------------------
 
@@ -168,15 +168,14 @@ class Engine:
 
     def _apply_health(self, entry: Entry) -> None:
         """Let a lane run as many attempts as its webhook's health allows now; if none, others may have what waits."""
-        if entry.one_shot:
-            return
-        self._slots.allow(entry.lane, entry.terms.allowance)
+        self._slots.allow(entry.webhook_key, entry.terms.allowance)
         if entry.terms.allowance == 0:
-            self._empty_lane(entry)
+            self._parts.intake.claimer.hand_back(self._slots.empty(entry.webhook_key))
 
-    def _empty_lane(self, entry: Entry) -> None:
-        """Buffered deliveries go back to the queue: their webhook has changed, or may not send."""
-        self._parts.intake.claimer.hand_back(self._slots.empty(entry.lane))
+    def _empty_lanes(self, entry: Entry) -> None:
+        """Buffered deliveries go back to the queue: their webhook has changed."""
+        for lane in {entry.lane, entry.webhook_key}:
+            self._parts.intake.claimer.hand_back(self._slots.empty(lane))
 
     def _written(self, woken: int) -> None:
         if woken:

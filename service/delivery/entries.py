@@ -77,6 +77,8 @@ class SendingDefaults:
 class Entry:
     """A webhook, ready to use. ``health`` and what follows change while it is kept; the rest belongs to a revision.
 
+    ``lane`` is where its deliveries are queued; those of a one-shot share it with others, and leave it for the lane with
+    the number ``webhook_key`` while it is troubled. That of any other webhook is ``webhook_key`` itself.
     ``target`` is None when the URL was refused (``refusal``) or does not decrypt. ``block`` holds the header lines that
     every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way
     of sending, and the last attempt was accepted.
@@ -123,17 +125,6 @@ class Entry:
             return None
         return 0 if self.held_until > epoch else find_allowance(self.health, instant(epoch), self.rules)
 
-    def find_lane_allowance(self, epoch: float) -> int | None:
-        """The same for its lane; that of one-shots is shared, so none of them closes it."""
-        allowance = self.find_allowance(epoch)
-        return None if self.one_shot and allowance == 0 else allowance
-
-    def find_opening(self, epoch: float) -> float:
-        """When a webhook that may send nothing now is to be looked at again, in seconds since 1970."""
-        probe_at = self.health.probe_at
-        probe = probe_at.timestamp() if self.health.breaker is Breaker.OPEN and probe_at else 0.0
-        return max(probe, self.held_until, epoch + 1.0)
-
     def adopt_health(self, health: Health, held_until: float | None, epoch: float, processes: int) -> None:
         """Take over how the webhook fares."""
         self.health = health
@@ -146,7 +137,7 @@ class Entry:
         self.terms = LaneTerms(
             host=self.host,
             limit=max(1, self.max_in_flight // processes),
-            allowance=self.find_lane_allowance(epoch),
+            allowance=self.find_allowance(epoch),
             rated=self.rate_limit is not None,
             proven=self.health.last_success_at is not None and not self.health.failures,
         )

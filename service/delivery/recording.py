@@ -55,11 +55,12 @@ class Recorded(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A lease to be handed back; ``due`` in seconds since 1970, None: due as it was."""
+    """A lease to be handed back; ``due`` in seconds since 1970, None: due as it was. ``aside``: into its webhook's own lane."""
 
     delivery_id: int
     token: int
     due: float | None = None
+    aside: bool = False
 
 
 class Hold(NamedTuple):
@@ -166,9 +167,9 @@ class Recorder:
         self._holds.append(Hold(row.delivery_id, row.token, row.webhook_key, reason))
         self._want()
 
-    def release(self, row: ReadyDelivery, due: float | None = None) -> None:
+    def release(self, row: ReadyDelivery, due: float | None = None, *, aside: bool = False) -> None:
         """Hand a lease back."""
-        self._releases.append(Release(row.delivery_id, row.token, due))
+        self._releases.append(Release(row.delivery_id, row.token, due, aside))
         self._want()
 
     async def wait_empty(self) -> None:

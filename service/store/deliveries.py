@@ -74,6 +74,11 @@ class DeliveryStore:
         assert row is not None
         return DueLanes(row["lanes"], row["oldest"], row["at"], row["ends_at"])
 
+    async def set_aside(self, lane: int, since: float, webhook_keys: Collection[int], limit: int) -> None:
+        """Move what is due of these webhooks into lanes of their own, if it is among the first ``limit`` of a lane."""
+        async with self._database.session() as session:
+            await session.execute("deliveries_set_aside", lane, since, list(webhook_keys), limit)
+
     async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
         """Renew leases; return the delivery ids of those that are still ours and unflagged."""
         leases = sorted((row.delivery_id, row.token) for row in rows)
@@ -256,7 +261,7 @@ def _read_refused(delivery_id: int, token: int, row: Row | None) -> Refused:
 async def _release(session: Session, rows: Sequence[Release], *, expired_only: bool) -> Freed:
     if not rows:
         return Freed(0, {})
-    released = await session.fetch("deliveries_release", *columns(rows, 3), expired_only)
+    released = await session.fetch("deliveries_release", *columns(rows, 4), expired_only)
     ended = [row for row in released if row["ended"] is not None]
     await _wake(session, [row["delivery_id"] for row in ended])
     return Freed(len(released), Counter(DoneState(row["ended"]).word for row in ended))

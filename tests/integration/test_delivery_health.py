@@ -14,9 +14,11 @@ from tests.support.delivering import Queue, build_defaults, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
 from tests.support.releasing import run_release
 from tests.support.scripted import Scripted
+from tests.support.stores import Watched
 
 FAILED = Outcome(OutcomeClass.HTTP_ERROR, 500)
 OK = Outcome(OutcomeClass.DELIVERED, 204)
+SHARED = -77  # a lane of one-shots; that of a single webhook has the number of its row
 RULES = HealthRules(open_failures=3, open_after=timedelta(0), probe_base=timedelta(seconds=600))
 
 
@@ -97,15 +99,21 @@ async def test_recovery_starts_with_a_probe_and_ramps_up(database):
     assert all(count <= 50 for count in seen)
 
 
+async def make_one_shots(queue):
+    """One that is well and one whose breaker is open, of one origin."""
+    well, unwell = [
+        await queue.webhook(f"http://receiver.test/{name}", kind=WebhookKind.ONE_SHOT, lane=SHARED) for name in "ab"
+    ]
+    now = await queue.now()
+    health = Health(now, failures=9, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5))
+    await queue.store_health(unwell, health)
+    return well, unwell
+
+
 async def test_a_one_shot_whose_breaker_is_open_does_not_stop_others_of_its_origin(database):
     sender = Scripted()
     async with Queue(database) as queue:
-        well, unwell = [
-            await queue.webhook(f"http://receiver.test/{name}", kind=WebhookKind.ONE_SHOT, lane=77) for name in "ab"
-        ]
-        now = await queue.now()
-        health = Health(now, failures=9, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5))
-        await queue.store_health(unwell, health)
+        well, unwell = await make_one_shots(queue)
         for hook in (well, unwell):
             await queue.deliveries(hook, 2)
         async with deliver(database, sender=sender):
@@ -113,7 +121,55 @@ async def test_a_one_shot_whose_breaker_is_open_does_not_stop_others_of_its_orig
                 await sender.wait()
                 sender.end(OK)
             await queue.wait("deliveries_done", "webhook_key = $1 AND state = 4", well, count=2)
-            await queue.wait("deliveries", "due_at > now() + interval '4 minutes'", count=2)
+            await queue.wait("deliveries", "lane = $1 AND lease_token IS NULL AND attempts = 0", unwell, count=2)
+
+
+async def test_a_backlog_of_a_one_shot_that_is_not_well_is_no_way_to_go_for_others(database):
+    sender = Scripted()
+    async with Queue(database) as queue:
+        well, unwell = await make_one_shots(queue)
+        await queue.deliveries(unwell, 2_500)
+        await queue.deliveries(well, 1)
+        async with deliver(database, sender=sender, wrap=Watched) as role:
+            await sender.wait()
+            assert role.store.calls["claim"] < 50  # a lane that is not proven gets four at a time
+            sender.end(OK)
+            await queue.wait("deliveries_done", "webhook_key = $1 AND state = 4", well)
+            await queue.wait("deliveries", "lane = $1 AND lease_token IS NULL", unwell, count=2_500)
+
+
+async def test_extra_attempts_of_a_one_shot_that_is_not_well_leave_the_lane_open(database):
+    sender = Scripted()
+    async with Queue(database) as queue:
+        well, unwell = await make_one_shots(queue)
+        async with deliver(database, sender=sender):
+            await queue.deliveries(unwell, 2)
+            await queue.deliveries(unwell, resume_state=1, state=1, attempts=2)
+            await sender.wait()
+            await queue.deliveries(well)
+            await sender.wait(2)
+            for _ in range(2):
+                sender.end(OK)
+            await sender.wait()  # the extra attempt has shown that it is well again
+            await queue.wait("deliveries_done", "webhook_key = $1 AND state = 4", well)
+
+
+async def test_a_one_shot_that_recovers_is_probed_beside_others_of_its_origin(database):
+    sender = Scripted()
+    async with Queue(database) as queue:
+        well, unwell = await make_one_shots(queue)
+        await queue.store_health(well, Health(await queue.now(), last_success_at=await queue.now()))
+        async with deliver(database, sender=sender):
+            await queue.deliveries(unwell, 20)
+            await queue.wait("deliveries", "lane = $1 AND lease_token IS NULL", unwell, count=20)
+            await queue.store_health(unwell, Health(await queue.now(), failures=9, breaker=Breaker.HALF_OPEN))
+            await sender.wait()
+            await queue.deliveries(well, 5)
+            await sender.wait(6)
+            for _ in range(25):
+                await sender.wait()
+                sender.end(OK)
+            await queue.wait("deliveries_done", "state = 4", count=25)
 
 
 async def test_a_webhook_that_fails_for_days_is_disabled_once(database):

@@ -78,6 +78,17 @@ async def test_a_single_lane_is_claimed_by_its_own_index(database, no_autovacuum
     assert "ROW(lane, due_at) >= " in conditions[0]
 
 
+async def test_what_is_set_aside_is_looked_for_at_the_front_of_its_lane(database, no_autovacuum):
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.deliveries(await queue.webhook("http://receiver.test/"), 2_000)
+        await queue.execute("ANALYZE deliveries")
+        types = "bigint, double precision, bigint[], integer"
+        await session.connection.execute(f"PREPARE aside ({types}) AS {statement('deliveries_set_aside')}")
+        scans = await explain(session, "EXECUTE aside (-1, '-infinity', '{1}', 1000)")
+    assert {name for name, _ in scans} == {"deliveries_due", "deliveries_pkey"}
+    assert all("ROW(lane, due_at) >= " in cond for name, cond in scans if name == "deliveries_due")
+
+
 async def test_no_index_but_its_own_can_serve_a_lane(database):
     """Whatever sizes the planner takes them to have: without that one no other takes its place."""
     call = "EXECUTE claim ('{1}', '{-infinity}', 2000, '-infinity', '{}', 4, 500, 7, 60.0)"

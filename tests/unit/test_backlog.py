@@ -103,3 +103,17 @@ def test_a_clock_that_is_put_back_makes_all_instants_unknown():
     backlog.advance(NOW - 3_600)
     assert backlog.since == NOW - 3_600 - LATEST_COMMIT
     assert list_lanes(backlog) == {7: LONG_AGO}
+
+
+def test_a_lane_that_something_was_moved_into_has_the_older_instant_of_both():
+    backlog = Backlog()
+    backlog.pass_by(NOW)
+    backlog.mark(1)
+    backlog.ask()
+    for lane in (1, 2):
+        backlog.move(lane, NOW - 60)
+        backlog.move(lane, NOW - 30)
+    assert list_lanes(backlog) == {1: NOW - 60, 2: NOW - 60}
+    backlog.note([2], [2], [], NOW)
+    assert backlog.find_instant(2) == NOW - 60, "moved after the claim was asked"
+    assert backlog.find_instant(3) is None

@@ -1,12 +1,12 @@
--- Take leases off without an outcome: handed back by their worker, or rescued once they expired ($4). An unflagged
+-- Take leases off without an outcome: handed back by their worker, or rescued once they expired ($5). An unflagged
 -- delivery goes back to the queue, due when it was or at the given instant, but not in the past, where no claim may look
--- any more; a flagged one becomes what its flag says (a redelivered one, what it was).
+-- any more, and if wanted in the lane that only its webhook has; a flagged one becomes what its flag says (a redelivered one, what it was).
 -- Returns every delivery that lost its lease, and the code of the state it ended in if it left the queue.
 WITH given AS (
-    SELECT d.delivery_id, d.flag, g.due, coalesce(d.resume_state, 0) >= 4 AS replay
-    FROM unnest($1::bigint[], $2::bigint[], $3::double precision[]) AS g (delivery_id, token, due)
+    SELECT d.delivery_id, d.flag, g.due, g.aside, coalesce(d.resume_state, 0) >= 4 AS replay
+    FROM unnest($1::bigint[], $2::bigint[], $3::double precision[], $4::boolean[]) AS g (delivery_id, token, due, aside)
     JOIN deliveries AS d ON d.delivery_id = g.delivery_id
-    WHERE d.lease_token = g.token AND (NOT $4::boolean OR d.lease_until < now())
+    WHERE d.lease_token = g.token AND (NOT $5::boolean OR d.lease_until < now())
     ORDER BY d.delivery_id
     FOR UPDATE OF d
 ),
@@ -14,7 +14,8 @@ freed AS (
     UPDATE deliveries AS d
     SET
         lease_token = NULL, lease_until = NULL,
-        due_at = greatest(coalesce(to_timestamp(g.due), d.due_at), now())
+        due_at = greatest(coalesce(to_timestamp(g.due), d.due_at), now()),
+        lane = CASE WHEN g.aside THEN d.webhook_key ELSE d.lane END
     FROM given AS g
     WHERE d.delivery_id = g.delivery_id AND g.flag = 0
     RETURNING d.delivery_id

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from service.domain.deliveries import Reason, Recall, State
 from service.domain.outcomes import Purpose
+
+# A batch or a job, with a webhook: only one of its deliveries is on the wire at a time.
+Work: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,17 @@ class ReadyDelivery:
     def scheduled(self) -> bool:
         """Whether the attempt is one of the schedule."""
         return self.special is ORDINARY or self.special.purpose is Purpose.SCHEDULED
+
+    @property
+    def work(self) -> Work | None:
+        """What it may keep other deliveries off the wire of: its work; None when there can be no others.
+
+        Newer ones take the place of older ones. So there are others only once the work has been done again, or a
+        delivery of it is sent again.
+        """
+        if self.group_key is None or (self.generation <= 1 and self.special is ORDINARY):
+            return None
+        return self.group_key, self.webhook_key
 
     @property
     def test(self) -> bool:

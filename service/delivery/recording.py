@@ -7,7 +7,7 @@ what is decided (``decisions``) and how it is stored (``service.store``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from service.delivery.decisions import Undelivered, decide_again
 from service.delivery.instants import DatabaseClock
 from service.delivery.observer import Observer
-from service.delivery.ready import ReadyDelivery
+from service.delivery.ready import ReadyDelivery, Work
 from service.domain.attempts import Outcome
 from service.domain.deliveries import Reason, Recall
 from service.lifecycle import beat, heed
@@ -90,12 +90,16 @@ class RecordStore(Protocol):
     async def release(self, rows: Sequence[Release]) -> Freed:
         """Hand leases back; flagged deliveries become what their flag says."""
 
+    async def wake_passed(self, works: Collection[Work]) -> int:
+        """Deliveries of these works that are due, and were passed by so far, are due anew; return how many."""
+
 
 class Recorder:
     """Takes outcomes at any time and writes them in groups; what cannot be written stays until it can.
 
     Decisions linger until there are a hundred, or 50 ms: receivers that hang time out one by one, and a commit for each
-    would stand in the way of everybody's. ``on_written`` is called after each group with the number of deliveries that
+    would stand in the way of everybody's. Once a delivery has left the wire, others of its work may follow; claims have
+    passed them by, and find them when they are due anew. ``on_written`` is called after each group with the number of deliveries that
     became due by it, ``on_planned`` with the instant of every next attempt.
     """
 
@@ -110,6 +114,8 @@ class Recorder:
         self._lost: list[Undelivered] = []
         self._holds: list[Hold] = []
         self._releases: list[Release] = []
+        self._works: dict[int, Work] = {}
+        self._left: set[Work] = set()
         self._ripe_at = 0.0
         self._wanted = asyncio.Event()
         self._written = asyncio.Event()
@@ -135,7 +141,7 @@ class Recorder:
 
     @property
     def _nothing_else(self) -> bool:
-        return not (self._accepted or self._lost or self._holds or self._releases)
+        return not (self._accepted or self._lost or self._holds or self._releases or self._left)
 
     def accept(self, row: ReadyDelivery, origin: str, outcome: Outcome, started: float, *, stale: bool) -> None:
         """Take a delivery that its receiver accepted."""
@@ -153,24 +159,24 @@ class Recorder:
                 stale,
             )
         )
-        self._want()
+        self._want(row)
 
     def decide(self, undelivered: Undelivered) -> None:
         """Take a decision about a delivery that was not accepted."""
         if not self._undelivered:
             self._ripe_at = asyncio.get_running_loop().time() + LINGER
         self._undelivered.append(undelivered)
-        self._want()
+        self._want(undelivered.row)
 
     def hold(self, row: ReadyDelivery, reason: Reason) -> None:
         """Hold a delivery because its webhook is paused or disabled."""
         self._holds.append(Hold(row.delivery_id, row.token, row.webhook_key, reason))
-        self._want()
+        self._want(row)
 
     def release(self, row: ReadyDelivery, due: float | None = None, *, aside: bool = False) -> None:
         """Hand a lease back."""
         self._releases.append(Release(row.delivery_id, row.token, due, aside))
-        self._want()
+        self._want(row)
 
     async def wait_empty(self) -> None:
         """Until everything is written, which ``run`` does."""
@@ -224,6 +230,7 @@ class Recorder:
             try:
                 woken = await self._write_accepted() + (0 if lingers else await self._write_undelivered())
                 await self._write_rest()
+                woken += await self._wake_passed()
             except Conflict:
                 continue
             self.on_written(woken)
@@ -235,7 +242,10 @@ class Recorder:
             return 0.0
         return max(0.0, self._ripe_at - asyncio.get_running_loop().time())
 
-    def _want(self) -> None:
+    def _want(self, row: ReadyDelivery) -> None:
+        work = row.work
+        if work is not None:
+            self._works[row.delivery_id] = work
         self._wanted.set()
         self._written.clear()
 
@@ -245,6 +255,7 @@ class Recorder:
             return 0
         woken = await self._store.record_accepted(sorted(rows, key=itemgetter(0)))
         del self._accepted[: len(rows)]
+        self._leave_wire(row[0] for row in rows)
         self._observer.deliveries_finished("delivered", len(rows))
         return woken
 
@@ -256,6 +267,7 @@ class Recorder:
         del self._undelivered[: len(rows)]
         refused = {each.delivery_id: each for each in result.refused}
         self._tell_finished(each for each in rows if each.row.delivery_id not in refused)
+        self._leave_wire(key for each in rows if not ((key := each.row.delivery_id) in refused and refused[key].ours))
         for each in rows:
             refusal = refused.get(each.row.delivery_id)
             if refusal is not None:
@@ -271,10 +283,25 @@ class Recorder:
             holds = self._holds[:PER_WRITE]
             self._count_ended(await self._store.hold(sorted(holds)))
             del self._holds[: len(holds)]
+            self._leave_wire(each.delivery_id for each in holds)
         if self._releases:
             releases = self._releases[:PER_WRITE]
             self._count_ended(await self._store.release(sorted(releases, key=itemgetter(0))))
             del self._releases[: len(releases)]
+            self._leave_wire(each.delivery_id for each in releases)
+
+    def _leave_wire(self, delivery_ids: Iterable[int]) -> None:
+        """These have no lease any more, and the database knows."""
+        if self._works:
+            self._left.update(self._works.pop(each) for each in delivery_ids if each in self._works)
+
+    async def _wake_passed(self) -> int:
+        left = list(self._left)
+        if not left:
+            return 0
+        woken = await self._store.wake_passed(left)
+        self._left.difference_update(left)
+        return woken
 
     def _count_ended(self, freed: Freed) -> None:
         for state, count in freed.ended.items():

@@ -15,7 +15,7 @@ import orjson
 
 from service.delivery.claiming import Claimed, ClaimRequest, DueLanes
 from service.delivery.decisions import Undelivered
-from service.delivery.ready import ReadyDelivery, Special
+from service.delivery.ready import ReadyDelivery, Special, Work
 from service.delivery.recording import Accepted, Hold, Recorded, Refused, Release
 from service.domain.deliveries import Reason, Recall, State
 from service.domain.outcomes import Purpose
@@ -135,6 +135,11 @@ class DeliveryStore:
         async with self._database.session() as session:
             return await _release(session, rows, expired_only=False)
 
+    async def wake_passed(self, works: Collection[Work]) -> int:
+        """Deliveries of these works that are due, and were passed by so far, are due anew; return how many."""
+        async with self._database.session() as session:
+            return len(await session.fetch("deliveries_wake_passed", *columns(works, 2)))
+
     # --- rescuing -------------------------------------------------------------------------------------------------
 
     async def rescue(self, limit: int) -> Freed:
@@ -163,7 +168,7 @@ def _read_row(row: Iterable[Any], request: ClaimRequest) -> ReadyDelivery:
 
 
 def _read_special(special: Mapping[str, Any]) -> Special:
-    """A test, a redelivery, one that was flagged before its lease was taken off, or one whose schedule started over."""
+    """A test, a replay, a redelivery, one that was flagged before its lease was taken off, or one whose schedule started over."""
     recall, recall_reason = read_recall(special["flag"], special["flag_reason"])
     if special["state"] is None:
         purpose = Purpose.TEST if special["extra"] == Extra.TEST else Purpose.SCHEDULED

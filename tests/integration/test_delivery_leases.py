@@ -124,6 +124,33 @@ async def test_two_of_one_group_are_never_on_the_wire_together(database, sender)
             await queue.execute("NOTIFY webhookd_due")
 
 
+@pytest.mark.parametrize("outcome", [OK, FAILED])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"generation": 2}, {"extra": 2, "attempts": 1, "attempts_before": 1}),
+        ({"extra": 2}, {"generation": 2}),
+        ({"resume_state": 5}, {"resume_state": 4}),
+    ],
+)
+async def test_who_was_passed_by_for_another_of_its_work_follows_when_that_has_ended(
+    database, sender, outcome, first, second
+):
+    """Without a survey, which would find it as well, some seconds later."""
+    wrap = partial(Watched, lacks="list_lanes")
+    async with Queue(database) as queue, deliver(database, sender=sender, wrap=wrap) as role:
+        hook, ended = await start_one(queue, sender, group_key=5, **first)
+        (passed,) = await queue.deliveries(hook, group_key=5, **second)
+        await queue.shift(60, passed)
+        looked_at = role.parts.intake.claimed_at
+        await until(lambda: role.parts.intake.claimed_at > looked_at + 1)
+        sender.end(outcome)
+        await sender.wait()
+        sender.end(OK)
+        await queue.wait("deliveries_done", "delivery_id = $1 AND state = 4", passed)
+        assert len(await queue.attempts(ended)) == 1
+
+
 async def test_a_failed_redelivery_leaves_everything_as_it_was(database, sender):
     async with Queue(database) as queue, deliver(database, sender=sender):
         hook = await queue.webhook("http://receiver.test/x")

@@ -122,7 +122,9 @@ async def test_a_claim_goes_past_what_left_the_queue_while_an_old_transaction_is
     assert recent < everything / 2
 
 
-@pytest.mark.parametrize("name", ["deliveries_claim", "deliveries_renew", "deliveries_decided", "deliveries_release"])
+@pytest.mark.parametrize(
+    "name", [f"deliveries_{each}" for each in ("claim", "renew", "decided", "release", "wake_passed")]
+)
 async def test_the_index_of_leases_serves_nothing_but_their_end(database, no_autovacuum, name):
     """It looks best while hardly anything is leased: it is small then, but may hold whatever was leased since a snapshot."""
     async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:

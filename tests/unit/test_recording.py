@@ -54,13 +54,13 @@ def make(store):
 
 
 def accept(recorder, number):
-    row = SimpleNamespace(delivery_id=number, token=1, number=1)
+    row = SimpleNamespace(delivery_id=number, token=1, number=1, work=None)
     recorder.accept(row, "http://o", OK, 1.5, stale=False)
 
 
 def decide(recorder, number):
     decision = SimpleNamespace(finished=False, next_attempt_at=None)
-    recorder.decide(SimpleNamespace(row=SimpleNamespace(delivery_id=number), decision=decision))
+    recorder.decide(SimpleNamespace(row=SimpleNamespace(delivery_id=number, work=None), decision=decision))
 
 
 @asynccontextmanager

@@ -66,7 +66,7 @@ SELECT
     coalesce((SELECT w.revision FROM webhooks AS w WHERE w.webhook_key = c.webhook_key), 0) AS revision,
     b.body,
     b.trace,
-    CASE WHEN c.extra = 1 OR c.flag <> 0 OR c.resume_state IS NOT NULL OR c.attempts_before > 0
+    CASE WHEN c.extra > 0 OR c.flag <> 0 OR c.resume_state IS NOT NULL OR c.attempts_before > 0
         THEN json_build_object(
             'extra', c.extra, 'flag', c.flag, 'flag_reason', c.flag_reason, 'state', c.resume_state,
             'reason', c.resume_reason, 'attempts_before', c.attempts_before,

@@ -11,6 +11,7 @@ from service.domain.attempts import Outcome, OutcomeClass, OwnFault
 from service.sealing import Sealer
 from service.store.database import Database
 from service.store.deliveries import DeliveryStore
+from service.store.statements import statement
 from service.upkeep.rescue import CALM, Rescue
 from tests.support.delivering import Queue, ShiftedClock, Watcher, deliver, until
 from tests.support.receivers import NO_CONTENT, answering, receive
@@ -122,6 +123,23 @@ async def test_two_of_one_group_are_never_on_the_wire_together(database, sender)
             sender.end(OK)
             await queue.wait("deliveries_done", "state = 4", count=4 - left)
             await queue.execute("NOTIFY webhookd_due")
+
+
+@pytest.mark.parametrize(("columns", "first"), [([{}] * 3, 0), ([{}, {"resume_state": 5}, {"resume_state": 5}], 1)])
+async def test_claims_at_the_same_time_take_one_of_a_group(database, columns, first):
+    """The first by id, redeliveries before others: they need not wait until a breaker lets those through."""
+    call = statement("deliveries_claim"), [], [], 100, float("-inf"), "{}"
+    async with Queue(database) as queue, Queue(database) as other:
+        hook = await queue.webhook("http://receiver.test/x")
+        ids = [(await queue.deliveries(hook, group_key=5, **each))[0] for each in columns]
+        await queue.execute("UPDATE deliveries SET due_at = due_at - interval '1 second' * delivery_id")
+        async with queue.connection.transaction():
+            (row,) = await queue.connection.fetch(*call, 4, 500, 7, 60.0)
+            assert row["delivery_id"] == ids[first]
+            (none,) = await other.connection.fetch(*call, 4, 500, 8, 60.0)
+            assert none["delivery_id"] is None
+        (none,) = await other.connection.fetch(*call, 4, 500, 8, 60.0)
+        assert none["delivery_id"] is None
 
 
 @pytest.mark.parametrize("outcome", [OK, FAILED])

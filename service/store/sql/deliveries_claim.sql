@@ -2,9 +2,10 @@
 -- many as $5, a JSON object, says for it (0: none now, -1: one that is no attempt of the schedule), else $6. Only the
 -- first $3 due since $4 are looked at. Nothing goes past what was due earlier: while an old transaction is open, entries
 -- of deliveries that have long left cannot be removed from the index, and each costs a visit. The rows compared name the
--- lane and the instant, so that one index serves, whatever the statistics say. At least one row comes back, without a
--- delivery if nothing is due: lanes that were found, in the order in which they were looked at, and whether there may be
--- more.
+-- lane and the instant, so that one index serves, whatever the statistics say. Claims do not see what others are taking: of
+-- a group only the first is taken of those that are due, or may be for a claim that began a moment later, redeliveries
+-- before others. At least one row comes back, without a delivery if nothing is due: lanes that were found, in the order in
+-- which they were looked at, and whether there may be more.
 WITH recent AS (
     SELECT d.lane
     FROM deliveries AS d
@@ -37,7 +38,12 @@ picked AS (
             AND (
                 d.group_key IS NULL OR (
                     SELECT o.delivery_id FROM deliveries AS o
-                    WHERE o.group_key = d.group_key AND o.webhook_key = d.webhook_key AND o.lease_token IS NOT NULL
+                    WHERE
+                        o.group_key = d.group_key AND o.webhook_key = d.webhook_key
+                        AND (o.lease_token IS NOT NULL OR (
+                            o.due_at <= now() + interval '1 second'
+                            AND (o.resume_state IS NULL, o.delivery_id) < (d.resume_state IS NULL, d.delivery_id)
+                        ))
                     LIMIT 1
                 ) IS NULL
             )

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from service.delivery.attempting import Attempts
-from service.delivery.backlog import Backlog
+from service.delivery.backlog import LATEST_COMMIT, Backlog
 from service.delivery.catalog import Catalog
 from service.delivery.crowding import Crowd
 from service.delivery.instants import Monotonic
@@ -32,6 +32,7 @@ FIRST_LANE: Final = -(2**63)
 EXTRA_ONLY: Final = -1
 FULL_LEASES: Final = 2.0
 ASIDE: Final = 1_000
+EXTRA_AT_ONCE: Final = 50
 
 
 class TokenSource(Protocol):
@@ -97,6 +98,9 @@ class ClaimStore(Protocol):
 
     async def list_lanes(self, after: int, limit: int) -> DueLanes:
         """Look at so many lanes after ``after`` which have deliveries that wait for their instant."""
+
+    async def wake_extra(self, lanes: Collection[int], older: float, limit: int) -> None:
+        """Redeliveries and tests of these lanes that have been due for so long are due anew, so many of each lane."""
 
     async def set_aside(self, lane: int, since: float, webhook_keys: Collection[int], limit: int) -> None:
         """Move what is due of these webhooks into lanes of their own, if it is among the first ``limit`` of a lane."""
@@ -173,13 +177,15 @@ class Claimer:
         return more
 
     async def survey(self) -> None:
-        """Find all lanes with something due, however old. Raises StoreUnavailable or Conflict."""
+        """Find all lanes with something due, however old; of lanes that are not well, extra attempts. Raises StoreUnavailable or Conflict."""
         page = first = await self._store.list_lanes(FIRST_LANE, LANES_PER_PAGE)
         self._backlog.note_lanes(page.lanes, page.oldest)
         while page.ends_at is not None:
             page = await self._store.list_lanes(page.ends_at, LANES_PER_PAGE)
             self._backlog.note_lanes(page.lanes, page.oldest)
         self._backlog.pass_by(first.at)
+        if self._catalog.unwell_lanes:
+            await self._store.wake_extra(self._catalog.unwell_lanes, LATEST_COMMIT, EXTRA_AT_ONCE)
 
     async def let_in(self, rows: Sequence[ReadyDelivery], *, shed: bool = False) -> None:
         """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to.

@@ -74,6 +74,11 @@ class DeliveryStore:
         assert row is not None
         return DueLanes(row["lanes"], row["oldest"], row["at"], row["ends_at"])
 
+    async def wake_extra(self, lanes: Collection[int], older: float, limit: int) -> None:
+        """Redeliveries and tests of these lanes that have been due for so long are due anew, so many of each lane."""
+        async with self._database.session() as session:
+            await session.execute("deliveries_wake_extra", list(lanes), older, limit)
+
     async def set_aside(self, lane: int, since: float, webhook_keys: Collection[int], limit: int) -> None:
         """Move what is due of these webhooks into lanes of their own, if it is among the first ``limit`` of a lane."""
         async with self._database.session() as session:

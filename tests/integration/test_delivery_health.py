@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from service.delivery.attempting import AttemptRules
+from service.delivery.claiming import RECENT
 from service.delivery.ready import ReadyDelivery
 from service.domain.attempts import Outcome, OutcomeClass
 from service.domain.health import Breaker, Health, HealthRules
@@ -73,6 +74,30 @@ async def test_an_extra_attempt_waits_for_no_breaker(database, known):
         sender.end(OK)
         await queue.wait("deliveries_done", "delivery_id = $1 AND state = 4", again)
         await sender.wait(2)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_an_extra_attempt_that_became_due_long_ago_waits_for_no_breaker_either(database, known):
+    """No process was there then, and the queue is long; or its transaction took long."""
+    sender = Scripted()
+    async with Queue(database) as queue:
+        hook = await queue.webhook("http://receiver.test/x")
+        now = await queue.now()
+        health = Health(now, failures=9, breaker=Breaker.OPEN, probe_at=now + timedelta(minutes=5))
+        await queue.store_health(hook, health)
+        await queue.deliveries(hook, 5 if known else RECENT + 500)
+        if not known:
+            (extra,) = await queue.deliveries(hook, extra=1)
+            await queue.shift(60)
+        async with deliver(database, sender=sender) as role:
+            await until(lambda: role.parts.catalog.unwell_lanes == {hook})
+            if known:
+                async with queue.connection.transaction():
+                    (extra,) = await queue.deliveries(hook, extra=1)
+                    await queue.shift(60, extra)
+            await sender.wait()
+            sender.end(OK)
+            await queue.wait("deliveries_done", "delivery_id = $1 AND state = 4", extra)
 
 
 async def test_recovery_starts_with_a_probe_and_ramps_up(database):

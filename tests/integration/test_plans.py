@@ -168,6 +168,18 @@ async def test_whoever_waits_for_another_is_looked_for_among_those_that_wait(dat
     assert all(cond for _, cond in scans), "nothing is walked from end to end"
 
 
+async def test_extra_attempts_of_a_lane_are_looked_for_without_the_others(database):
+    call = "EXECUTE wake ('{1}', 5.0, 50)"
+    async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
+        await queue.deliveries(await queue.webhook("http://receiver.test/"), 500)
+        await queue.execute("ANALYZE deliveries")
+        await session.connection.execute(
+            f"PREPARE wake (bigint[], double precision, integer) AS {statement('deliveries_wake_extra')}"
+        )
+        scans = await explain(session, call)
+    assert [cond for name, cond in scans if name == "deliveries_extra" and "ROW(lane, due_at) < " in cond], scans
+
+
 async def test_what_is_held_too_long_is_looked_for_by_its_age(database):
     call = "EXECUTE age_out (100.0, 1000)"
     async with Database(database, size=1) as store, store.session() as session:

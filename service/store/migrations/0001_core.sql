@@ -229,6 +229,7 @@ CREATE INDEX deliveries_of_webhook ON deliveries (webhook_key, delivery_id);
 CREATE INDEX deliveries_held ON deliveries (webhook_key, held_at) WHERE state = 2;
 CREATE INDEX deliveries_waiting ON deliveries (waits_for) WHERE waits_for IS NOT NULL;
 CREATE INDEX deliveries_listed ON deliveries (tenant_id, delivery_id);
+CREATE INDEX deliveries_extra ON deliveries (lane, due_at) WHERE lease_until IS NULL AND (extra = 1 OR resume_state IS NOT NULL);
 -- Those that claims and outcomes need come last: while the queue is small all indexes cost the same, and PostgreSQL takes
 -- the newest.
 CREATE INDEX deliveries_of_group ON deliveries (group_key, webhook_key) WHERE group_key IS NOT NULL;

@@ -1,9 +1,9 @@
--- Webhooks by waiting deliveries. Of a queue of more than 100 blocks about so many are looked at, chosen anew each time:
--- they tell which webhooks have the most, also when a queue has just grown. Those are counted, about 5,000 in all, shared
+-- Webhooks by waiting deliveries. Of a queue of more than 60 blocks about so many are looked at, chosen anew each time:
+-- they tell which webhooks have the most, also when a queue has just grown. Those are counted, about 3,000 in all, shared
 -- out evenly; what is above (capped) is an estimate. So a huge queue, whose blocks have to be read first, costs about as
 -- little to look at as a small one.
 WITH size AS (
-    SELECT greatest(1.0, pg_relation_size('deliveries') / current_setting('block_size')::numeric / 100) AS times
+    SELECT greatest(1.0, pg_relation_size('deliveries') / current_setting('block_size')::numeric / 60) AS times
 ),
 sampled AS (
     SELECT webhook_key, count(*) AS deliveries
@@ -21,7 +21,7 @@ counted AS (
     SELECT
         e.webhook_key, greatest(c.deliveries, e.deliveries) AS at_least, c.deliveries, c.deliveries >= m.most AS capped, e.rough
     FROM estimated AS e
-    CROSS JOIN (VALUES (5000 / ($1::integer + 10))) AS m (most)
+    CROSS JOIN (VALUES (3000 / ($1::integer + 10))) AS m (most)
     CROSS JOIN LATERAL (
         SELECT count(*) AS deliveries
         FROM (SELECT FROM deliveries AS d WHERE d.webhook_key = e.webhook_key AND e.rough LIMIT m.most) AS waiting

@@ -28,7 +28,7 @@ HEALTHY = 100
 HANGING_EACH = 5
 HANGING_TIMEOUT = "3s"
 SLOWEST = 100  # a second
-KEEPS_UP = 100.0  # ms: a machine that keeps up with a rate has no longer p99
+KEEPS_UP = 50.0  # ms: where a machine does not keep up with a rate, a queue grows, and the median with it
 P50, P99 = 0.5, 0.99
 
 
@@ -150,7 +150,7 @@ async def measure_fairness(stage: Stage) -> list[Figure]:
         for number in range(max(1, stage.scale.repeats - 1)):
             for tenants, label in ways.items():
                 stage.tell(f"P5: {label or 'nothing hangs'}, repetition {number + 1}")
-                found[tenants].append(await _measure_healthy(stage, receiver, tenants, rate))
+                found[tenants].append((await _measure_healthy(stage, receiver, tenants, rate))[P99])
     alone = statistics.median(found[0])
     return [
         _build_fairness(rate, label, statistics.median(found[tenants]), alone)
@@ -166,27 +166,27 @@ def _build_fairness(rate: int, label: str, beside: float, alone: float) -> Figur
 async def _find_rate(stage: Stage, receiver: Clocked) -> int:
     """The rate of the scale, halved until the machine keeps up: past that, a p99 says how long a queue has grown."""
     rate = stage.scale.healthy_rate
-    while rate > SLOWEST and (alone := await _measure_healthy(stage, receiver, 0, rate)) > KEEPS_UP:
-        stage.tell(f"P5: {rate}/s is more than this machine carries (p99 {alone:.0f} ms with nothing that hangs)")
+    while rate > SLOWEST and (median := (await _measure_healthy(stage, receiver, 0, rate))[P50]) > KEEPS_UP:
+        stage.tell(f"P5: {rate}/s is more than this machine carries (p50 {median:.0f} ms with nothing that hangs)")
         rate //= 2
     return rate
 
 
-async def _measure_healthy(stage: Stage, receiver: Clocked, hanging_tenants: int, rate: int) -> float:
-    """The p99 of the healthy ones, in ms, while deliveries to the others hang."""
+async def _measure_healthy(stage: Stage, receiver: Clocked, hanging_tenants: int, rate: int) -> dict[float, float]:
+    """The p50 and p99 of the healthy ones, in ms, while deliveries to the others hang; each of them was seen to be well."""
     topic, database = await stage.new_topic(), await stage.new_database()
     line = Line(topic, HEALTHY)
     async with opened_queue(database) as queue:
         await register(queue, [receiver.url], HEALTHY)
         async with stage.service(database, "ingest", "deliver", topic=topic, request_timeout=HANGING_TIMEOUT):
-            await burst(receiver, line, rate, 1.0)
+            await burst(receiver, line, max(rate, 2 * HEALTHY), 1.0)
             if hanging_tenants:
                 await _let_hang(stage, receiver, queue, hanging_tenants)
             try:
                 latencies = await burst(receiver, line, rate, 2 * stage.scale.seconds)
             except BenchError as error:
                 raise BenchError(f"{error}; of healthy webhooks are queued: {await _describe(queue)}") from error
-    return percentile(latencies, P99)
+    return {share: percentile(latencies, share) for share in (P50, P99)}
 
 
 async def _describe(queue: Queue) -> list[dict[str, object]]:

@@ -52,8 +52,8 @@ class NewDelivery(NamedTuple):
 
     ``group_key`` names the work (batch row key, or ``job_group``): within it and a webhook, at most one delivery is on
     the wire and a newer one supersedes the older; None stands alone. ``held`` is the reason for a delivery that starts
-    ``held`` (``paused``, ``disabled``, ``no_signing_key``), None for one that is due now. ``fresh``: nothing was ever queued
-    for this work, so that there is nothing to supersede.
+    ``held`` (``paused``, ``disabled``, ``no_signing_key``), None for one that is due now. ``fresh``: nothing was ever
+    queued for this work, so that there is nothing to supersede.
     """
 
     tenant_id: str

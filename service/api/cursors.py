@@ -35,7 +35,7 @@ def _read(cursor: str, kind: str) -> str:
 
 
 def cut(found: Sequence[T], limit: int, write: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
-    """Part what was found, one more than ``limit`` at the most, into a page and the cursor that ``write`` makes of its last.
+    """Part what was found, at most one more than ``limit``, into a page and the cursor that ``write`` makes of its last.
 
     None when there is no more.
     """

@@ -1,5 +1,5 @@
-"""What a write changed, as log lines: of a webhook one for each state that it enters and one for its settings, of a delivery
-and an operator pause one.
+"""What a write changed, as log lines: of a webhook one for each state that it enters and one for its settings, of a
+delivery and an operator pause one.
 
 Belongs here: names and fields of these lines, which hold no URL but the origin, no secret and no header value. Does not
 belong here: the audit entry (``views``) and writing the lines, which follows the commit (``dispatch``).

@@ -1,4 +1,4 @@
-"""What calls about webhooks have in common: the id in the path, the entity tag, the audit entry, pause, enable and secrets."""
+"""What calls about webhooks share: the id in the path, the entity tag, the audit entry, pause, enable and secrets."""
 
 from __future__ import annotations
 

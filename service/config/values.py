@@ -1,8 +1,8 @@
 """The form of one setting's value: lists, addresses, names, keys.
 
 Belongs here: types that settings are declared with. Does not belong here: which settings exist (``fields``) and what
-two of them together mean (``conflicts``). No message here holds the text that it refuses, which may be a secret; those of the
-egress lists come from the domain and do.
+two of them together mean (``conflicts``). No message here holds the text that it refuses, which may be a secret; those of
+the egress lists come from the domain and do.
 """
 
 from __future__ import annotations

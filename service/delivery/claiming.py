@@ -47,8 +47,8 @@ class ClaimRequest:
     """What is wanted: deliveries of ``lanes``, each from its instant on, and of lanes with something due since ``since``.
 
     The latter are looked for among the first ``recent`` deliveries due since then. Of each lane as many as ``rooms`` says,
-    else ``default``, where ``EXTRA_ONLY`` means one that is not of the schedule; ``limit`` of all, leased for ``lease`` seconds, which end at the monotonic instant ``expires``. Other
-    instants are seconds since 1970 by the database's clock.
+    else ``default``, where ``EXTRA_ONLY`` means one that is not of the schedule; ``limit`` of all, leased for ``lease``
+    seconds, which end at the monotonic instant ``expires``. Other instants are seconds since 1970 by the database's clock.
     """
 
     lanes: Mapping[int, float]
@@ -120,8 +120,8 @@ def draw_token(rng: TokenSource) -> int:
 class Claimer:
     """Brings due deliveries into the slots. One claim at a time.
 
-    ``took`` is how many the last claim has leased, ``passed`` how many lanes without room it has found; ``cut``: there may be
-    lanes with something due that it did not find, so a survey should. ``asking``: a claim is on its way, and what it
+    ``took`` is how many the last claim has leased, ``passed`` how many lanes without room it has found; ``cut``: there may
+    be lanes with something due that it did not find, so a survey should. ``asking``: a claim is on its way, and what it
     leases is known to nobody else.
     """
 
@@ -177,7 +177,10 @@ class Claimer:
         return more
 
     async def survey(self) -> None:
-        """Find all lanes with something due, however old; of lanes that are not well, extra attempts. Raises StoreUnavailable or Conflict."""
+        """Find all lanes with something due, however old; of lanes that are not well, extra attempts.
+
+        Raises StoreUnavailable or Conflict.
+        """
         page = first = await self._store.list_lanes(FIRST_LANE, LANES_PER_PAGE)
         self._backlog.note_lanes(page.lanes, page.oldest)
         while page.ends_at is not None:

@@ -55,7 +55,7 @@ class Recorded(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A lease to be handed back; ``due`` in seconds since 1970, None: due as it was. ``aside``: into its webhook's own lane."""
+    """A lease to be handed back; ``due`` in seconds since 1970, None: as it was. ``aside``: into its webhook's own lane."""
 
     delivery_id: int
     token: int
@@ -99,8 +99,8 @@ class Recorder:
 
     Decisions linger until there are a hundred, or 50 ms: receivers that hang time out one by one, and a commit for each
     would stand in the way of everybody's. Once a delivery has left the wire, others of its work may follow; claims have
-    passed them by, and find them when they are due anew. ``on_written`` is called after each group with the number of deliveries that
-    became due by it, ``on_planned`` with the instant of every next attempt.
+    passed them by, and find them when they are due anew. ``on_written`` is called after each group with the number of
+    deliveries that became due by it, ``on_planned`` with the instant of every next attempt.
     """
 
     def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer, tell: Tell) -> None:

@@ -40,8 +40,9 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.exce
 
 # Every statement goes by an index, and is planned for what the tables hold when it is called. A plan that is cached while
 # a queue is empty takes any index for as good as any other, or a scan of the table, and is kept when the queue fills: four
-# processes then needed minutes for what takes seconds. What planning costs, groups of rows share. Lists are read in the order
-# of their index, up to a limit: a bitmap of all that match, and a sort, look cheap to who has no statistics of a partition yet.
+# processes then needed minutes for what takes seconds. What planning costs, groups of rows share. Lists are read in the
+# order of their index, up to a limit: a bitmap of all that match, and a sort, look cheap to who has no statistics of a
+# partition yet.
 PLANNING = {"enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off", "plan_cache_mode": "force_custom_plan"}
 ACQUIRE_TIMEOUT: Final = 10.0
 

@@ -173,7 +173,7 @@ def _read_row(row: Iterable[Any], request: ClaimRequest) -> ReadyDelivery:
 
 
 def _read_special(special: Mapping[str, Any]) -> Special:
-    """A test, a replay, a redelivery, one that was flagged before its lease was taken off, or one whose schedule started over."""
+    """A test, a replay, a redelivery, one flagged before its lease was taken off, or one whose schedule started over."""
     recall, recall_reason = read_recall(special["flag"], special["flag_reason"])
     if special["state"] is None:
         purpose = Purpose.TEST if special["extra"] == Extra.TEST else Purpose.SCHEDULED

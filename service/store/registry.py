@@ -34,7 +34,8 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True)
 class Registry:
     """Shared parts. ``policy`` is asked at each use, since operators may reload it; ``finished`` counts deliveries that a
-    script has ended, by state; ``made`` counts messages that one has made, by scope, and whether it says again what was said.
+    script has ended, by state; ``made`` counts messages that one has made, by scope, and whether it says again what was
+    said.
     """
 
     sealer: Sealer

@@ -27,7 +27,7 @@ COPIES = 10_000  # tenants kept in memory
 
 
 class Version(NamedTuple):
-    """What a transaction reads of a tenant: at which version a copy of its webhooks is good, and whether it has a secret."""
+    """What a transaction reads of a tenant: at which version a copy of its webhooks is good, and if it has a secret."""
 
     tenant_id: str
     number: int

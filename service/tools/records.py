@@ -58,7 +58,7 @@ class _Asking:
         return found or None
 
     async def _get(self, path: str) -> Any:
-        """Return an answer as JSON, None for an object that does not exist. Raises RecordUnavailable for any other refusal."""
+        """An answer as JSON, None for an object that does not exist. Raises RecordUnavailable for any other refusal."""
         async with self._http.get(self._base + path, allow_redirects=False) as reply:
             content = await reply.read()
         if reply.status == HTTPStatus.NOT_FOUND and b'"code":"not_found"' in content:

@@ -1,4 +1,4 @@
-"""`first_attempt_delay_seconds`, which the objective is about: from the commit to the first POST, the webhook's own limits left out."""
+"""`first_attempt_delay_seconds`, which the objective is about: from commit to first POST, without the webhook's limits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told of the service's own work: once to those who asked for it and to a topic, and to tenants no more than they may know."""
+"""What is told of the service's own work: once to who asked for it and to a topic; to tenants only what they may know."""
 
 from collections.abc import Sequence
 from datetime import timedelta

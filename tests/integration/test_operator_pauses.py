@@ -25,7 +25,7 @@ async def queue(database):
 
 @pytest.fixture
 async def waiting(queue):
-    """Two deliveries that began to wait 150 seconds ago, in a schedule of 100: one behind an open breaker, one of a paused webhook."""
+    """Two deliveries that have waited 150 seconds, in a schedule of 100: behind an open breaker and a paused webhook."""
     tried = await queue.webhook("http://receiver.test:8080/x")
     held = await queue.webhook("http://receiver.test:8080/y", state=1)
     await queue.store_health(tried, Health(await queue.now(), breaker=Breaker.OPEN))

@@ -126,7 +126,7 @@ async def test_a_claim_goes_past_what_left_the_queue_while_an_old_transaction_is
     "name", [f"deliveries_{each}" for each in ("claim", "renew", "decided", "release", "wake_passed")]
 )
 async def test_the_index_of_leases_serves_nothing_but_their_end(database, no_autovacuum, name):
-    """It looks best while hardly anything is leased: it is small then, but may hold whatever was leased since a snapshot."""
+    """It looks best while hardly anything is leased: it is small then, but may hold all leased since a snapshot."""
     async with Queue(database) as queue, Database(database, size=1) as store, store.session() as session:
         hook = await queue.webhook("http://receiver.test/")
         for group in range(10):

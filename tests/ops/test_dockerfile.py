@@ -95,7 +95,7 @@ def replay():
 
 
 def as_user() -> list[str]:
-    """Before a command: be the image's user. Root's own interpreter may lie where only root looks, so reading is allowed."""
+    """Before a command: be the image's user. Root's own interpreter may lie where only root looks: reading is allowed."""
     if os.geteuid() != 0:
         return []
     user, group = IMAGE.all("USER")[-1].split(":")

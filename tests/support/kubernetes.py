@@ -1,4 +1,4 @@
-"""What Kubernetes would say of an object: its schemas (a wheel has them), those of other people's kinds, and Pod Security."""
+"""What Kubernetes would say of an object: its schemas (in a wheel), those of other people's kinds, and Pod Security."""
 
 import functools
 import importlib.resources

@@ -78,7 +78,10 @@ async def drop_database(server: str, name: str) -> None:
 
 
 async def empty(dsn: str) -> None:
-    """Truncate every table that has rows, but for those that migrations fill; a connection which still holds one in a transaction makes it fail."""
+    """Truncate every table that has rows, but for those that migrations fill.
+
+    A connection which still holds one in a transaction makes it fail.
+    """
     async with connected(dsn) as connection:
         await connection.execute("SET lock_timeout = '30s'")
         await connection.execute(EMPTY)

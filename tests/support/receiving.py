@@ -197,7 +197,10 @@ class Receiver:
         return held
 
     async def wait_for(self, condition: int | Callable[[], object], within: float = PATIENCE) -> list[Arrival]:
-        """Wait until so many requests were received, or until `condition` holds; it is asked whenever one arrives or is answered."""
+        """Wait until so many requests were received, or until `condition` holds.
+
+        It is asked whenever one arrives or is answered.
+        """
         reached = condition if callable(condition) else lambda: len(self.arrivals) >= condition
         async with self._arrived:
             try:

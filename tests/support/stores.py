@@ -11,7 +11,7 @@ from service.ports import StoreUnavailable
 
 
 class Watched:
-    """Hands every call on to ``store``, unless it is ``away`` or the call is one it ``lacks``. ``calls`` counts them by name.
+    """Hands every call on to ``store``, unless it is ``away`` or the call is one it ``lacks``. ``calls`` counts by name.
 
     With ``late`` a claim that brings something is committed a while before its answer comes: ``claimed`` tells that it
     was, ``answer`` lets it come.

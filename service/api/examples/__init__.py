@@ -1,8 +1,8 @@
 """An example of every call, as data: one JSON file a tag of the OpenAPI document, one entry an operation.
 
 Belongs here: reading them. An entry may have ``query``, ``request`` (or, where there are several, ``requests``: each with a
-``summary``, a ``value`` and perhaps a ``content_type``) and ``answer``, which belongs to the operation's first status. A test
-runs all of them.
+``summary``, a ``value`` and perhaps a ``content_type``) and ``answer``, which belongs to the operation's first status. A
+test runs all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 -- Take leases off without an outcome: handed back by their worker, or rescued once they expired ($5). An unflagged
 -- delivery goes back to the queue, due when it was or at the given instant, but not in the past, where no claim may look
--- any more, and if wanted in the lane that only its webhook has; a flagged one becomes what its flag says (a redelivered one, what it was).
--- Returns every delivery that lost its lease, and the code of the state it ended in if it left the queue.
+-- any more, and if wanted in the lane that only its webhook has; a flagged one becomes what its flag says (a redelivered
+-- one, what it was). Returns every delivery that lost its lease, and the code of the state it ended in if it left the queue.
 WITH given AS (
     SELECT d.delivery_id, d.flag, g.due, g.aside, coalesce(d.resume_state, 0) >= 4 AS replay
     FROM unnest($1::bigint[], $2::bigint[], $3::double precision[], $4::boolean[]) AS g (delivery_id, token, due, aside)
@@ -24,7 +24,8 @@ restarted AS (
     UPDATE deliveries AS d
     SET
         lease_token = NULL, lease_until = NULL, due_at = now(), first_due_at = now(), state = 0, reason = NULL,
-        attempts_before = attempts, flag = 0, flag_reason = NULL, resume_state = NULL, resume_reason = NULL, resume_due_at = NULL
+        attempts_before = attempts, flag = 0, flag_reason = NULL,
+        resume_state = NULL, resume_reason = NULL, resume_due_at = NULL
     FROM given AS g
     WHERE d.delivery_id = g.delivery_id AND g.flag = 4 AND NOT g.replay
     RETURNING d.delivery_id

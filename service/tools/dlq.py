@@ -153,7 +153,7 @@ def describe_summary(summary: DeadLetterSummary) -> str:
     """One line of the list."""
     place = f"{summary.partition.topic}[{summary.partition.number}]@{summary.offset}"
     done = "  replayed" if summary.replayed_at else ""
-    when = summary.received_at.isoformat(timespec="seconds")
+    when = summary.received_at.strftime("%Y-%m-%dT%H:%M:%SZ")
     return escape(
         f"{summary.dead_letter_id}  {when}  {place}  {summary.size} B  {summary.reason}: {summary.detail}{done}"
     )

@@ -1,6 +1,7 @@
 """`webhookd dlq`: list, show, replay through the real pipeline, drop."""
 
 import argparse
+import re
 from datetime import timedelta
 
 import pytest
@@ -60,6 +61,7 @@ async def test_lists_in_pages(letters):
 async def test_output_escapes_control_characters(letters, capsys):
     found = await letters.list_newest(100)
     lines = [dlq.describe_summary(summary) for summary in found]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", line.split("  ")[1]) for line in lines)
     for summary in found:
         assert await dlq.show(letters, summary.dead_letter_id, raw=False) == 0
     shown = capsys.readouterr().out

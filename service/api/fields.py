@@ -6,7 +6,7 @@ Belongs here: what one field may hold, by the domain's own bounds. Does not belo
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import (
@@ -22,6 +22,7 @@ from pydantic import (
 
 from service.api.names import check_bytes, check_name, check_text
 from service.domain.headers import MAX_HEADERS, find_header_problems
+from service.domain.instants import clamp
 from service.domain.messages import format_instant
 from service.domain.schedule import MAX_STEPS, parse_seconds
 from service.domain.signing import parse_secret
@@ -92,10 +93,10 @@ def _parse_instant(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("is outside the years 1 to 9999") from None
+    instant = clamp(value)
+    if instant is None:
+        raise ValueError("is outside the years 1 to 9999")
+    return instant
 
 
 _INSTANT = {"type": "string", "format": "date-time"}

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from service.domain.instants import LATEST
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -21,7 +23,7 @@ DEFAULT_SPREAD: Final = 0.2
 RETRY_AFTER_CAP: Final = timedelta(hours=24)
 HOLD_CAP: Final = timedelta(hours=1)
 HOLD_STATUSES: Final = frozenset({429, 503})
-LAST_INSTANT: Final = datetime.max.replace(tzinfo=UTC)
+LAST_INSTANT: Final = LATEST
 
 _OWS: Final = " \t"
 _SECONDS_DIGITS: Final = 9  # more digits than this are far above the cap, and int() never sees them

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from msgspec import UNSET, Raw
 
 from service.domain.events import BatchRef, EventType, JobEvent
+from service.domain.instants import EARLIEST, LATEST, in_utc
 from service.domain.names import DOTS, is_name
 from service.domain.profiles import TERMINAL_WORDS, Profile, ProfileSet
 from service.ingest import cloudevents, wire
@@ -103,7 +104,7 @@ def _build_event(event: WireEvent, vocabulary: Vocabulary, kind: Kind, dropped: 
         tenant_id = _name("tenant_id", tenant_id)
     if job_id is None or not job_id.isprintable() or job_id in DOTS:
         job_id = _name("job_id", job_id)
-    if occurred_at is None or occurred_at.tzinfo is not UTC:
+    if occurred_at is None or not _settled(occurred_at):
         occurred_at = _occurred_at(occurred_at)
     if kind.completes and event.status not in vocabulary.terminal:
         raise _unknown_status(event.status)
@@ -173,19 +174,19 @@ def _batch(batch: WireBatch | None, kind: Kind) -> BatchRef | None:
 def _occurred_at(time: Time) -> datetime:
     if time is None:
         raise Refused(Reason.SCHEMA, "occurred_at is missing")
-    instant = wire.in_utc(time)
+    instant = in_utc(time)
     if instant is None:
-        raise Refused(Reason.SCHEMA, "occurred_at is outside the years 1 to 9999")
+        raise Refused(Reason.SCHEMA, "occurred_at is outside the years 1 to 9999, or their first or last instant")
     return instant
 
 
 def _settled(time: Time) -> bool:
-    return time is None or time.tzinfo is UTC
+    return time is None or (time.tzinfo is UTC and EARLIEST <= time <= LATEST)
 
 
 def _in_utc(*given: Time) -> tuple[Time, Time, Time, int]:
     """The decorating times in UTC, and how many of them had to go."""
-    created_at, started_at, completed_at = (time and wire.in_utc(time) for time in given)
+    created_at, started_at, completed_at = (time and in_utc(time) for time in given)
     gone = (created_at, started_at, completed_at).count(None) - given.count(None)
     return created_at, started_at, completed_at, gone
 

@@ -10,7 +10,7 @@ dropped or cut and only a bad vital field costs the record.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -205,11 +205,3 @@ def _cut(name: str, raw: Raw) -> str | None:
 def cut_bytes(message: str) -> str:
     """Cut an ``error_message`` to its bound, after a whole code point."""
     return message.encode()[:MAX_MESSAGE_BYTES].decode(errors="ignore")
-
-
-def in_utc(time: datetime) -> datetime | None:
-    """Return the instant in UTC, None if it is outside the years 1 to 9999 there."""
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        return None

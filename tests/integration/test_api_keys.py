@@ -112,6 +112,9 @@ async def test_revoked_and_expired_keys_are_refused(api):
     assert (await api.post("/v1/keys", {"tenant_id": "t1", "roles": ["read"], "expires_at": soon})).status == 422
     late = await api.post("/v1/keys", {"tenant_id": "t1", "roles": ["read"], "expires_at": "2999-01-01T00:00:00+02:00"})
     assert late.json["expires_at"] == "2998-12-31T22:00:00.000000Z"
+    never = {"tenant_id": "t1", "roles": ["read"], "expires_at": "9999-12-31T23:59:59.999999Z"}
+    key = (await api.post("/v1/keys", never)).json["key"]
+    assert (await api.as_key(key).get("/v1/webhooks")).status == 200
     api.clock.added = 32_000_000_000.0
     assert (await api.as_key(late.json["key"]).get("/v1/webhooks")).status == 401
 

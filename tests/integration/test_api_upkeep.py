@@ -29,9 +29,13 @@ async def test_rounds(api):
     await api.post("/v1/webhooks/w/replay", {"since": "2000-01-01T00:00:00Z", "which": "all", "dry_run": True})
     await upkeep.advance_replays()
     assert await api.value("SELECT state FROM replays") == "done"
+    since_ever = {"since": "0001-01-01T00:00:00Z", "until": "9999-12-31T23:59:59.999999Z", "which": "all"}
+    assert (await api.post("/v1/webhooks/w/replay", since_ever)).status == 202
+    await upkeep.advance_replays()
+    assert await api.value("SELECT count(*) FROM replays WHERE state = 'done'") == 2
     await upkeep.roll_up()
     await upkeep.prune()
-    assert await api.value("SELECT count(*) FROM audit_log") == 3
+    assert await api.value("SELECT count(*) FROM audit_log") == 4
     api.clock.added = 401 * 86_400.0
     await upkeep.prune()
     for table in ("audit_log", "idempotency", "replays"):

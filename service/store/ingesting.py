@@ -14,8 +14,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from service.domain.batches import Batch
-from service.domain.events import BatchRef, EventType, JobEvent
-from service.domain.incarnations import open_incarnation
+from service.domain.events import EventType, JobEvent
 from service.domain.jobs import Job, detach
 from service.domain.routing import Subscriber
 from service.domain.workspace import JobKey, Leaver, Workspace
@@ -34,6 +33,7 @@ from service.store.codes import DoneState, Scope
 from service.store.database import Database, Session
 from service.store.dead_letters import insert_dead_letters
 from service.store.job_rows import decode_job, inherited_webhook_id
+from service.store.moving import move_registration
 from service.store.opening import Opening, open_ingest
 from service.store.routing import OneShots, RoutingCopy, batch_subscriber
 from service.store.statements import columns
@@ -199,7 +199,8 @@ class PostgresIngestTransaction:
     async def retire(self, deletions: Sequence[tuple[Batch, datetime]]) -> list[Retired]:
         """Cancel what is left of deleted batches and retire their registrations; return what became of each batch.
 
-        A registration that was written after its batch's deletion happened moves to the next incarnation.
+        A registration that was written after its batch's deletion happened moves to the next incarnation, unless that
+        has one.
         """
         ended = {batch.key: batch for batch, _ in deletions}
         rows = [(batch.key, at) for batch, at in deletions]
@@ -208,18 +209,10 @@ class PostgresIngestTransaction:
             batch = ended[row["batch_key"]]
             self.finished["canceled"] += row["canceled"]
             if row["webhook_key"] is not None:
-                await self._move_registration(batch, row["webhook_key"])
+                await move_registration(self.session, batch, row["webhook_key"])
             else:
                 retired.append(Retired(batch, row["webhook_id"], row["canceled"]))
         return retired
-
-    async def _move_registration(self, ended: Batch, webhook_key: int) -> None:
-        following = await self.session.find("batches_find_following", ended.tenant_id, ended.name, ended.seq)
-        key = following["batch_key"] if following else None
-        if key is None:
-            opened = open_incarnation([ended], ended.tenant_id, BatchRef(ended.name), -1)
-            key = (await self._insert_batch_rows([opened]))[opened.tenant_id, opened.name, opened.seq]
-        await self.session.execute("webhooks_move_batch", webhook_key, key)
 
     async def insert_messages(self, messages: Sequence[NewMessage]) -> Mapping[str, datetime]:
         """Store messages; return for each id where its body is."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.e2e.story import completed, queued
+from tests.e2e.story import completed, deleted, now, queued
+from tests.support.receiving import Receiver
 
 
 @pytest.mark.parametrize("no_time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
@@ -17,3 +18,54 @@ async def test_the_times_of_programs_that_have_none(tenant, receiver, no_time):
     assert (job["created_at"], job["started_at"]) == (None, None)
     assert job["completed_at"] == receiver.arrivals[0].document["timestamp"] == (await batch.get())["completed_at"]
     assert job["completed_at"][:2] == "20"  # when the event occurred
+
+
+async def test_a_registration_that_is_to_move_where_another_one_is(tenant, receiver):
+    """The batch's deletion comes late: its name has a new life, with an id and a registration of its own."""
+    old, new = tenant.batch("again", id="old"), tenant.batch("again", id="new")
+    ended_at = now()
+    await old.produce(queued("A"))
+    await tenant.until_known("A")
+    await old.register(receiver)
+    await new.produce(queued("B"))
+    await tenant.until_known("B")
+    async with Receiver() as second:
+        secret = (await new.register(second))["secret"]
+        await old.produce(deleted(occurred_at=ended_at))
+        await new.produce(completed("B"))
+        await second.wait_for(1)
+        await tenant.quiet()
+        assert second.arrivals[0].verify(secret).data["batch"]["id"] == "new"
+        assert (len(receiver.arrivals), len(second.arrivals)) == (0, 1)
+    assert [batch["batch_id"] for batch in await tenant.api.list("/v1/batches") if batch["ended_at"]] == ["old"]
+    assert len(await tenant.api.list("/v1/webhooks", kind="batch")) == 1
+
+
+async def test_a_registration_that_moves_where_a_finish_is(tenant, receiver):
+    """What it finds there is what a registration after the finish finds: the newest finish, at once."""
+    old, new = tenant.batch("again", id="old"), tenant.batch("again", id="new", total=1)
+    ended_at = now()
+    await old.produce(queued("A"))
+    await tenant.until_known("A")
+    secret = (await old.register(receiver))["secret"]
+    await new.produce(completed("B"))
+    await tenant.caught_up()  # with all of its jobs it finishes at once
+    await old.produce(deleted(occurred_at=ended_at))
+    await receiver.wait_for(1)
+    await tenant.quiet()
+    assert [arrival.verify(secret).data["batch"]["id"] for arrival in receiver.arrivals] == ["new"]
+
+
+async def test_a_registration_that_moves_past_another_end(tenant, receiver):
+    """Two lives of a name have ended, the younger one first; the registration waits for the third."""
+    old, new, third = (tenant.batch("again", id=name) for name in ("old", "new", "third"))
+    ended_at = now()
+    await old.produce(queued("A"))
+    await tenant.until_known("A")
+    secret = (await old.register(receiver))["secret"]
+    await new.produce(queued("B"), deleted())
+    await old.produce(deleted(occurred_at=ended_at))
+    await third.produce(completed("C"))
+    await receiver.wait_for(1)
+    await tenant.quiet()
+    assert [arrival.verify(secret).data["batch"]["id"] for arrival in receiver.arrivals] == ["third"]

@@ -6,6 +6,7 @@ reference means (``incarnations``), what a batch makes of its members (``batches
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -65,6 +66,7 @@ _KEPT = tuple(enumerate(KEPT))
 _RESET = tuple(enumerate(RESET, len(KEPT)))
 _VALUES = attrgetter(*FIELDS)
 _LOWEST = 1  # an order that only fills what is empty, and that every other event's goes before
+_ERROR_CODE_AT = FIELDS.index("error_code")
 _DESTINATIONS = ("webhook_id", "webhook_url")
 _DESTINATIONS_AT = tuple((FIELDS.index(name), name) for name in _DESTINATIONS)
 
@@ -159,6 +161,15 @@ def merge(job: Job, event: JobEvent, status: str | None) -> Merged:
     if renewed:
         _renew(job, generation)
     return _merge_present(job, event, phase, renewed=renewed)
+
+
+def fill_error_code(job: Job, find: Callable[[str | None, str | None], str | None]) -> None:
+    """Where no event gave a code, the run's words may: made anew after each event, so the order of events is nothing.
+
+    Such a code has no order, so that every given one goes before it.
+    """
+    if not job.orders[_ERROR_CODE_AT]:
+        job.error_code = find(job.source_status if job.phase.terminal else None, job.subject_status)
 
 
 def detach(job: Job) -> None:

@@ -6,7 +6,7 @@ holds the locks, takes events in order, and is then read for what to write and w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -25,17 +25,20 @@ from service.domain.batches import (
 )
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.incarnations import find_for_job, find_incarnation, goes_on, open_incarnation
-from service.domain.jobs import EventOutcome, Job, Merged, Phase, merge, read_phase
+from service.domain.jobs import EventOutcome, Job, Merged, Phase, fill_error_code, merge, read_phase
 
 JobKey = tuple[str, str]  # tenant, job
 NameKey = tuple[str, str]  # tenant, batch name
 
 
 class Reading(NamedTuple):
-    """What an event's profile makes of its words: the public status (or ``none``), and the code for an empty one."""
+    """What an event's profile makes of words: the event's public status (or ``none``), and what fills an empty code.
 
-    status: str | None = None
-    error_code: str | None = None
+    ``find_error_code`` takes the word that a run ended with, None while it has not, and its subject's status.
+    """
+
+    status: str | None
+    find_error_code: Callable[[str | None, str | None], str | None]
 
 
 @dataclass(slots=True)
@@ -110,12 +113,11 @@ class Workspace:
         key = (event.tenant_id, event.job_id)
         job = self.jobs.get(key) or self._new_job(key)
         before, batch_before = member_of(job), self._live_batch(job)
-        if event.error_code is None and reading.error_code is not None:
-            event = replace(event, error_code=reading.error_code)
         if job.phase.terminal and (event.generation or 1) > job.generation:
             self._set_aside(job)
         target, conflict = self._place(job, event, reading)
         merged = merge(job, event, reading.status)
+        fill_error_code(job, reading.find_error_code)
         if target is not None:
             self._join(job, target, event.generation or 1)
         self._account(job, before, batch_before, event)

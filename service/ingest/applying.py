@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from service.domain.batches import Settling
-from service.domain.events import EventType, JobEvent
+from service.domain.events import JobEvent
 from service.domain.jobs import EventOutcome, Job
 from service.domain.profiles import ProfileSet
 from service.domain.workspace import Reading, Workspace
@@ -151,9 +151,7 @@ class Ingestor:
     def _read(self, event: JobEvent) -> Reading:
         profile = self._profiles.find(event.source)
         assert profile is not None, "parsing refuses unknown sources"
-        ended = event.type is EventType.JOB_COMPLETED
-        code = profile.find_error_code(event.status if ended else None, event.subject_status)
-        return Reading(profile.find_status(event.status), code)
+        return Reading(profile.find_status(event.status), profile.find_error_code)
 
     async def _inherit(self, transaction: IngestTransaction, workspace: Workspace) -> None:
         """Look for the destination of earlier jobs of the same subject, for runs that end and name none."""

@@ -64,8 +64,7 @@ def deleted(batch="b", **said):
 
 def read(one: JobEvent) -> Reading:
     """What ingest makes of an event's words."""
-    word = one.status if one.type is EventType.JOB_COMPLETED else None
-    return Reading(PROFILE.find_status(one.status), PROFILE.find_error_code(word, one.subject_status))
+    return Reading(PROFILE.find_status(one.status), PROFILE.find_error_code)
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,26 @@ def test_expired_fills_an_empty_error_code_and_quarantined_too():
     assert topic.job("C").subject_status == "quarantined"
 
 
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([started("A", error_code="E1"), completed("A", status="expired")], "E1"),
+        ([queued("A", error_code="E1"), started("A", subject_status="quarantined")], "E1"),
+        ([started("A", subject_status="quarantined"), completed("A", subject_status="processed")], None),
+        ([started("A", subject_status="quarantined"), completed("A", status="expired")], "expired"),
+        ([queued("A", status="expired"), started("A")], None),
+    ],
+    ids=["given before", "given before, quarantined", "released", "both", "not over"],
+)
+def test_words_fill_a_code_that_no_event_gave_in_whatever_order_they_come(events, code):
+    for order in permutations(events):
+        topic = Topic()
+        topic.tell(*order)
+        assert topic.job("A").error_code == code
+        topic.tell(completed("A", generation=2))
+        assert topic.job("A").error_code is None
+
+
 # --- rule 2: job.removed ---
 
 

@@ -27,6 +27,8 @@ from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.incarnations import find_for_job, find_incarnation, goes_on, open_incarnation
 from service.domain.jobs import EventOutcome, Job, Merged, Phase, fill_error_code, merge, read_phase
 
+REMOVALS_KEPT = 20  # event ids for each job and batch
+
 JobKey = tuple[str, str]  # tenant, job
 NameKey = tuple[str, str]  # tenant, batch name
 
@@ -43,12 +45,15 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Leaver:
-    """A job that left a batch or was removed from it. ``removed_generation`` 0: it only moved away."""
+    """A job that left a batch or was removed from it. ``removed_generation`` 0: it only moved away.
+
+    ``event_ids`` are those of the ``job.removed`` events that spoke of it, the newest last.
+    """
 
     batch_key: int
     job_id: str
     removed_generation: int = 0
-    event_id: str | None = None
+    event_ids: tuple[str, ...] = ()
     changed: bool = False
 
 
@@ -73,13 +78,14 @@ class Workspace:
     """Jobs by (tenant, job), incarnations by (tenant, name) oldest first, leavers by (batch key, job).
 
     ``endings`` and ``deletions`` collect what is to be announced. Incarnations that are not stored yet have negative
-    keys.
+    keys. ``removals`` are the ``job.removed`` events that were taken already: (tenant, batch name, job, event id).
     """
 
     jobs: dict[JobKey, Job] = field(default_factory=dict)
     incarnations: dict[NameKey, list[Batch]] = field(default_factory=dict)
     batches: dict[int, Batch] = field(default_factory=dict)
     leavers: dict[tuple[int, str], Leaver] = field(default_factory=dict)
+    removals: set[tuple[str, str, str, str]] = field(default_factory=set)
     touched: dict[JobKey, Job] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
     deletions: list[tuple[Batch, datetime]] = field(default_factory=list)
@@ -247,22 +253,26 @@ class Workspace:
 
     def _remove_job(self, event: JobEvent) -> Applied:
         job, ref = self.jobs.get((event.tenant_id, event.job_id)), event.batch or BatchRef("")
-        if self._removed_by(event, ref):
+        repeat = (event.tenant_id, ref.name, event.job_id, event.event_id)
+        if repeat in self.removals:
             return Applied(EventOutcome.DUPLICATE)
+        self.removals.add(repeat)
         batch = self._batch_of_removal(event, ref, job)
-        if batch.ended:
-            return Applied(EventOutcome.STALE)
         generation = event.generation or (job.generation if job and job.generation else 1)
         leaver = self.leavers.get((batch.key, event.job_id))
-        if leaver is not None and leaver.removed_generation >= generation:
+        if batch.ended or (leaver is not None and leaver.removed_generation >= generation):
+            if event.generation is None:
+                self._note_removal(event, batch, leaver.removed_generation if leaver else 0)
             return Applied(EventOutcome.STALE)
         self._remove(event, job, batch, generation)
         return Applied(EventOutcome.APPLIED)
 
-    def _removed_by(self, event: JobEvent, ref: BatchRef) -> bool:
-        """Whether this very event is what removed the job from an incarnation of the name, ended ones included."""
-        places = ((batch.key, event.job_id) for batch in self._known(event.tenant_id, ref))
-        return any(place in self.leavers and self.leavers[place].event_id == event.event_id for place in places)
+    def _note_removal(self, event: JobEvent, batch: Batch, generation: int) -> None:
+        """Keep the event's id: without a generation it would do something else when it comes again later."""
+        where = (batch.key, event.job_id)
+        event_ids = (*(self.leavers[where].event_ids if where in self.leavers else ()), event.event_id)
+        self.leavers[where] = Leaver(*where, generation, event_ids[-REMOVALS_KEPT:], changed=True)
+        batch.has_leavers = batch.changed = True
 
     def _batch_of_removal(self, event: JobEvent, ref: BatchRef, job: Job | None) -> Batch:
         current = self.batches.get(job.batch_key) if job and job.batch_key is not None else None
@@ -276,8 +286,7 @@ class Workspace:
     def _remove(self, event: JobEvent, job: Job | None, batch: Batch, generation: int) -> None:
         where = (batch.key, event.job_id)
         known_before = where in self.leavers
-        self.leavers[where] = Leaver(batch.key, event.job_id, generation, event.event_id, changed=True)
-        batch.has_leavers = batch.changed = True
+        self._note_removal(event, batch, generation)
         batch.loud = batch.loud or not event.silent
         batch.trace = event.trace
         if job is None or job.batch_key != batch.key:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from service.domain.batches import FINGERPRINT_BYTES, Batch
 
 # The columns that a transaction may change, in the order that ``batches_insert`` and ``batches_update`` take them.
@@ -63,3 +65,17 @@ def _changing(batch: Batch) -> tuple[object, ...]:
     values = {name: getattr(batch, name) for name in _CHANGING}
     values["fingerprint"] = batch.fingerprint.to_bytes(FINGERPRINT_BYTES, "big")
     return tuple(values.values())
+
+
+def encode_event_ids(event_ids: tuple[str, ...]) -> str:
+    """Return ``batch_leavers.event_ids``."""
+    return _encoder.encode(event_ids).decode()
+
+
+def decode_event_ids(text: str) -> tuple[str, ...]:
+    """Return the ids of a leaver's events."""
+    return _event_ids.decode(text)
+
+
+_encoder = msgspec.json.Encoder()
+_event_ids = msgspec.json.Decoder(tuple[str, ...])

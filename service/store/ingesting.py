@@ -27,6 +27,8 @@ from service.store.batch_rows import (
     UPDATE_COLUMNS,
     changed_batch_row,
     decode_batch,
+    decode_event_ids,
+    encode_event_ids,
     new_batch_row,
 )
 from service.store.codes import DoneState, Scope
@@ -76,11 +78,12 @@ class PostgresIngestTransaction:
         if named:
             await self._lock_jobs(workspace, [key for key in keys if key in known])
         await self._load_leavers(workspace, sorted({job_id for _, job_id in keys}))
+        await self._load_removals(workspace, [event for event in events if event.type is EventType.JOB_REMOVED])
         return workspace
 
     async def _lock_batches(self, workspace: Workspace, events: Sequence[JobEvent], keys: set[int]) -> None:
         named = {
-            (e.tenant_id, e.batch.name, e.batch.id, e.event_id if e.type is EventType.BATCH_DELETED else None)
+            (e.tenant_id, e.batch.name, e.batch.id, None if e.job_id else e.event_id)
             for e in events
             if e.batch is not None
         }
@@ -103,8 +106,15 @@ class PostgresIngestTransaction:
         if not keys:
             return
         for row in await self.session.fetch("leavers_list", keys, job_ids):
-            leaver = Leaver(row["batch_key"], row["job_id"], row["removed_generation"], row["event_id"])
+            event_ids = decode_event_ids(row["event_ids"])
+            leaver = Leaver(row["batch_key"], row["job_id"], row["removed_generation"], event_ids)
             workspace.leavers[leaver.batch_key, leaver.job_id] = leaver
+
+    async def _load_removals(self, workspace: Workspace, events: Sequence[JobEvent]) -> None:
+        asked = {(e.tenant_id, e.batch.name, e.job_id) for e in events if e.batch is not None}
+        for row in await self.session.fetch("leavers_repeated", *columns(asked, 3)) if asked else []:
+            place = (row["tenant_id"], row["name"], row["job_id"])
+            workspace.removals.update((*place, event_id) for event_id in decode_event_ids(row["event_ids"]))
 
     async def lock_settling(self, batch_keys: Sequence[int]) -> Workspace:
         """Lock incarnations whose settle window may be over; each counts as changed."""
@@ -131,7 +141,7 @@ class PostgresIngestTransaction:
         await self._insert_batches(workspace)
         leavers = [x for x in workspace.leavers.values() if x.changed]
         if leavers:
-            rows = [(x.batch_key, x.job_id, x.removed_generation, x.event_id) for x in leavers]
+            rows = [(x.batch_key, x.job_id, x.removed_generation, encode_event_ids(x.event_ids)) for x in leavers]
             await self.session.execute("leavers_upsert", *columns(rows, 4))
         stored = await save_work(self.session, workspace.touched.values(), messages, self.now)
         return await self._find_places(messages, stored)

@@ -2,8 +2,12 @@
 
 import pytest
 
-from tests.e2e.story import completed, deleted, now, queued
+from tests.e2e.story import build_event, completed, deleted, now, queued, sealed
 from tests.support.receiving import Receiver
+
+
+def removed(job_id, **fields):
+    return build_event("job.removed", job_id, **fields)
 
 
 @pytest.mark.parametrize("no_time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
@@ -69,3 +73,24 @@ async def test_a_registration_that_moves_past_another_end(tenant, receiver):
     await receiver.wait_for(1)
     await tenant.quiet()
     assert [arrival.verify(secret).data["batch"]["id"] for arrival in receiver.arrivals] == ["third"]
+
+
+async def test_removals_and_seals_that_come_again(tenant):
+    """The whole topic once more: nothing that is known changes, and nobody is told anything."""
+    batch = tenant.batch("again")
+    events = [
+        *(queued("A"), removed("A"), queued("A", generation=2), removed("A"), sealed(), deleted()),
+        *(queued("A", generation=3), removed("A"), completed("A", generation=4), queued("B"), completed("B")),
+    ]
+    await batch.produce(*events)
+    await batch.finished(1)
+    await tenant.quiet()
+    known = await batch.get(), await tenant.api.list(f"{batch.path}/jobs"), await tenant.api.list("/v1/batches")
+    assert known[0]["counts"]["total"] == 2
+    await batch.produce(*events)
+    await tenant.quiet()
+    assert known == (
+        await batch.get(),
+        await tenant.api.list(f"{batch.path}/jobs"),
+        await tenant.api.list("/v1/batches"),
+    )

@@ -125,6 +125,11 @@ class Topic:
         seen = (member_of(job) for job in self.jobs.values() if job.batch_key == batch.key)
         return [member for member in seen if member is not None]
 
+    def living(self) -> dict[int, set[tuple[str, int, int]]]:
+        """Who is in each batch that has not ended: job, generation, phase."""
+        live = [batch for batch in self.batches.values() if not batch.ended]
+        return {b.key: {(m.job_id, m.generation, m.phase) for m in self.members(b)} for b in live}
+
     def recounted(self, batch: Batch) -> Batch:
         """What the sweep makes of a batch (times are right only where they are not known to be stale)."""
         there = {job.job_id for job in self.jobs.values() if job.batch_key == batch.key and job.entered}
@@ -154,14 +159,22 @@ class Topic:
         for where, leaver in self.leavers.items():
             if leaver.job_id in names and where[0] in keys and self.batches[where[0]].has_leavers:
                 workspace.leavers[where] = replace(leaver)
+        for one in events:
+            if one.type is EventType.JOB_REMOVED:
+                workspace.removals.update(self._removals(one))
         return workspace
+
+    def _removals(self, one: JobEvent) -> Iterator[tuple[str, str, str, str]]:
+        for (key, job_id), leaver in self.leavers.items():
+            if job_id == one.job_id and self.batches[key].name == one.batch.name:
+                yield from ((one.tenant_id, one.batch.name, job_id, event_id) for event_id in leaver.event_ids)
 
     def _named(self, one: JobEvent) -> Iterator[int]:
         ref = one.batch
         same = [b for b in self.batches.values() if ref is not None and b.name == ref.name]
         for batch in same:
             newest = batch.seq == max(b.seq for b in same)
-            if newest or ref.id == batch.incarnation_id or one.event_id == batch.ended_by:
+            if newest or ref.id == batch.incarnation_id or one.event_id in (batch.ended_by, batch.sealed_by):
                 yield batch.key
 
     def _close(self, workspace: Workspace) -> None:

@@ -158,9 +158,16 @@ def test_sealed_and_removed_with_the_id_of_an_ended_incarnation_are_stale():
     topic = Topic()
     topic.tell(queued("A", FIRST), deleted(FIRST))
     before = topic.facts()
-    applied = topic.tell(sealed(FIRST), removed("A", FIRST), removed("B", FIRST))
+    applied = topic.tell(sealed(FIRST), removed("A", FIRST, generation=1), removed("B", FIRST, generation=1))
     assert {one.outcome for one in applied} == {EventOutcome.STALE}
     assert topic.facts() == before
+
+
+def test_a_seal_that_comes_again_seals_no_later_incarnation():
+    seal, topic = sealed(), Topic()
+    topic.tell(queued("A"), seal, deleted(), queued("B"))
+    assert topic.poll(seal)[0].outcome is EventOutcome.DUPLICATE
+    assert not topic.batch().sealed
 
 
 # --- jobs of an ended incarnation ---

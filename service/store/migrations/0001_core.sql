@@ -92,7 +92,7 @@ CREATE TABLE batch_leavers (
     batch_key bigint NOT NULL,
     job_id text COLLATE "C" NOT NULL,
     removed_generation integer NOT NULL DEFAULT 0,  -- 0: moved away, never removed
-    event_id text,
+    event_ids text NOT NULL DEFAULT '[]',           -- JSON: of the job.removed events that spoke of it, newest last
     PRIMARY KEY (batch_key, job_id)
 );
 

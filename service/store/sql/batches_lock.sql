@@ -1,5 +1,5 @@
 -- Lock, in key order, the incarnations that some events may concern: the newest of each name, those with an id that is
--- mentioned, those that a mentioned deletion ended, and those of known jobs.
+-- mentioned, those that a mentioned event ended or sealed, and those of known jobs.
 WITH named AS (
     SELECT DISTINCT n.tenant_id, n.name, n.id, n.event_id
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS n (tenant_id, name, id, event_id)
@@ -21,7 +21,7 @@ wanted AS (
     UNION
     SELECT b.batch_key
     FROM named AS n
-    JOIN batches AS b ON b.tenant_id = n.tenant_id AND b.name = n.name AND b.ended_by = n.event_id
+    JOIN batches AS b ON b.tenant_id = n.tenant_id AND b.name = n.name AND n.event_id IN (b.ended_by, b.sealed_by)
     UNION
     SELECT unnest($5::bigint[])
 )

@@ -1,4 +1,4 @@
-INSERT INTO batch_leavers (batch_key, job_id, removed_generation, event_id)
+INSERT INTO batch_leavers (batch_key, job_id, removed_generation, event_ids)
 SELECT * FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::text[])
 ON CONFLICT (batch_key, job_id) DO UPDATE
-SET removed_generation = excluded.removed_generation, event_id = excluded.event_id
+SET removed_generation = excluded.removed_generation, event_ids = excluded.event_ids

@@ -25,7 +25,7 @@ from service.domain.batches import (
 )
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.incarnations import find_for_job, find_incarnation, goes_on, open_incarnation
-from service.domain.jobs import EventOutcome, Job, Merged, Phase, fill_error_code, merge, read_phase
+from service.domain.jobs import EventOutcome, Job, Phase, fill_error_code, merge, read_phase
 
 REMOVALS_KEPT = 20  # event ids for each job and batch
 
@@ -58,12 +58,24 @@ class Leaver:
 
 
 class Ending(NamedTuple):
-    """A run that ended, or (``learned``) had ended when a destination was named."""
+    """A run that ended, or had ended when a destination, or the job that it inherits one from, was named (``learned``).
+
+    A run that nobody wanted to hear of ends anew when it is learned what kind of job it was, or in which batch.
+    """
 
     job: Job
     learned: tuple[str, ...] = ()
     silent: bool = False
     trace: str | None = None
+
+
+class Filed(NamedTuple):
+    """What is known of a run that has ended and decides, beside its destinations, who hears of it."""
+
+    kind: str | None
+    batch_name: str | None
+    subject_id: str | None
+    previous_job_id: str | None
 
 
 class Applied(NamedTuple):
@@ -121,6 +133,7 @@ class Workspace:
         before, batch_before = member_of(job), self._live_batch(job)
         if job.phase.terminal and (event.generation or 1) > job.generation:
             self._set_aside(job)
+        filed_before = self._filed(job)
         target, conflict = self._place(job, event, reading)
         merged = merge(job, event, reading.status)
         fill_error_code(job, reading.find_error_code)
@@ -128,8 +141,11 @@ class Workspace:
             self._join(job, target, event.generation or 1)
         self._account(job, before, batch_before, event)
         self.touched[key] = job
-        if merged.ended or merged.learned:
-            self._collect(job, merged, event)
+        filed = self._filed(job)
+        if merged.ended or (filed is not None and filed != filed_before and not job.message_made):
+            self._collect(job, (), event)
+        elif learned := merged.learned or _list_learned(job, filed_before, filed):
+            self._collect(job, learned, event)
         outcome = EventOutcome.CONFLICT if conflict and merged.outcome is EventOutcome.DUPLICATE else merged.outcome
         return Applied(outcome, merged.anomalies + (("batch_conflict",) if conflict else ()))
 
@@ -143,14 +159,19 @@ class Workspace:
             was = replace(job, orders=list(job.orders))
             self.endings = [e._replace(job=was) if e.job is job else e for e in self.endings]
 
-    def _collect(self, job: Job, merged: Merged, event: JobEvent) -> None:
+    def _filed(self, job: Job) -> Filed | None:
+        if not job.phase.terminal:
+            return None
+        batch = self._live_batch(job)
+        return Filed(job.kind, batch.name if batch else None, job.subject_id, job.previous_job_id)
+
+    def _collect(self, job: Job, learned: tuple[str, ...], event: JobEvent) -> None:
         """Note what is to be announced: one ending per run, which knows everything that this transaction teaches."""
-        learned = () if merged.ended else merged.learned
-        known = next((e for e in self.endings if e.job is job and not e.silent), None) if learned else None
+        known = next((e for e in self.endings if e.job is job and not e.silent), None)
         if known is None:
             self.endings.append(Ending(job, learned, event.silent, event.trace))
         elif known.learned:
-            both = known._replace(learned=known.learned + learned)
+            both = known._replace(learned=known.learned + learned if learned else ())
             self.endings = [both if e is known else e for e in self.endings]
 
     def _place(self, job: Job, event: JobEvent, reading: Reading) -> tuple[Batch | None, bool]:
@@ -337,3 +358,10 @@ class Workspace:
         batch = open_incarnation(known, tenant_id, ref, key)
         self.add_batches([batch])
         return batch
+
+
+def _list_learned(job: Job, before: Filed | None, after: Filed | None) -> tuple[str, ...]:
+    """Which of the names that lead to an earlier job, and its destination, a run has got that had ended without any."""
+    if before is None or after is None or job.webhook_id or job.inherited_webhook_id or job.webhook_url:
+        return ()
+    return tuple(n for n in ("subject_id", "previous_job_id") if getattr(before, n) != getattr(after, n))

@@ -1,8 +1,10 @@
 """What producers really write, in the orders in which it really arrives."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.e2e.story import build_event, completed, deleted, now, queued, sealed
+from tests.e2e.story import build_event, completed, deleted, now, queued, sealed, started
 from tests.support.receiving import Receiver
 
 
@@ -94,3 +96,44 @@ async def test_removals_and_seals_that_come_again(tenant):
         await tenant.api.list(f"{batch.path}/jobs"),
         await tenant.api.list("/v1/batches"),
     )
+
+
+async def test_the_kind_of_a_receipt_comes_after_its_end(tenant, receiver):
+    oatmilk = replace(tenant, source="oatmilk")
+    secret = (await tenant.register(receiver, event_types=["receipt.*"]))["secret"]
+    await oatmilk.produce(completed("rcpt_1", "completed"))
+    await tenant.quiet()
+    assert receiver.arrivals == []
+    await oatmilk.produce(queued("rcpt_1", kind="receipt"), queued("rcpt_1", kind="receipt"))
+    await tenant.quiet()
+    (arrival,) = receiver.arrivals
+    told = arrival.verify(secret).document
+    assert (told["type"], told["data"]["job"]["kind"]) == ("receipt.processed", "receipt")
+
+
+@pytest.mark.parametrize("link", [{"subject_id": "art_1"}, {"previous_job_id": "job_1"}], ids=str)
+@pytest.mark.parametrize("subscribed", [False, True], ids=["alone", "beside a subscriber"])
+async def test_what_a_rerun_follows_comes_after_its_end(tenant, receiver, link, subscribed):
+    distillers = replace(tenant, source="datadistillers")
+    webhook = await tenant.register(receiver)
+    async with Receiver() as other:
+        if subscribed:
+            await tenant.register(other, event_types=["*"])
+        await distillers.produce(completed("job_1", "success", webhook_id=webhook["webhook_id"], subject_id="art_1"))
+        await receiver.wait_for(1)
+        await distillers.produce(completed("job_2", "success"))
+        await tenant.quiet()
+        await distillers.produce(*2 * [started("job_2", status="running", **link)])
+        await tenant.quiet()
+        assert [arrival.data["job"]["job_id"] for arrival in receiver.arrivals] == ["job_1", "job_2"]
+        assert len(other.arrivals) == 2 * subscribed
+        assert len({arrival.message_id for arrival in (*receiver.arrivals, *other.arrivals)}) == 2
+
+
+async def test_the_batch_of_a_job_comes_after_its_end(tenant, receiver):
+    await tenant.register(receiver, event_types=["*"], scopes=["job"], batch_names="invoices-*")
+    await tenant.produce(completed("A"))
+    await tenant.quiet()
+    await tenant.batch("invoices-nov").produce(queued("A"), started("A"))
+    await tenant.quiet()
+    assert [arrival.data["batch"]["name"] for arrival in receiver.arrivals] == ["invoices-nov"]

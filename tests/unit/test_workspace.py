@@ -213,6 +213,32 @@ def test_expired_fills_an_empty_error_code_and_quarantined_too():
     assert topic.job("C").subject_status == "quarantined"
 
 
+@pytest.mark.parametrize("late", [{"kind": "receipt"}, {"subject_id": "s"}, {"previous_job_id": "Z"}, {"batch": "b"}])
+def test_a_run_that_nobody_heard_of_ends_anew_with_what_comes_after_its_end(late):
+    topic = told(completed("A", None))
+    late = {"batch": None, **late}
+    topic.tell(queued("A", **late), started("A", **late))
+    assert topic.ends == [("A", 1, "succeeded", ())] * 2
+
+
+def test_a_run_that_somebody_heard_of_tells_the_job_before_it_once_that_is_known():
+    topic = told(completed("A", None))
+    topic.job("A").message_made = True
+    topic.tell(queued("A", None, kind="receipt"), queued("A", None, subject_id="s", previous_job_id="Z"))
+    assert topic.ends[1:] == [("A", 1, "succeeded", ("subject_id", "previous_job_id"))]
+    topic.job("A").inherited_webhook_id = "wh_1"
+    topic.tell(started("A", None, subject_id="t"))
+    assert len(topic.ends) == 2
+
+
+def test_what_comes_after_the_end_in_one_transaction_makes_one_ending():
+    topic = Topic()
+    topic.poll(completed("A", None), queued("A", None, kind="receipt"), started("A", "b"))
+    assert topic.ends == [("A", 1, "succeeded", ())]
+    topic.poll(queued("A", None, webhook_id="wh_1"), queued("A", None, subject_id="s"))
+    assert topic.ends[1:] == [("A", 1, "succeeded", ())]
+
+
 @pytest.mark.parametrize(
     ("events", "code"),
     [

@@ -154,8 +154,8 @@ class Ingestor:
         return Reading(profile.find_status(event.status), profile.find_error_code)
 
     async def _inherit(self, transaction: IngestTransaction, workspace: Workspace) -> None:
-        """Look for the destination of earlier jobs of the same subject, for runs that end and name none."""
-        heirs = [(e.job, self._by_subject(e.job)) for e in workspace.endings if _may_inherit(e.job)]
+        """Look for the destination of the job before, for jobs that name none."""
+        heirs = [(job, self._by_subject(job)) for job in _list_heirs(workspace)]
         heirs = [(job, by_subject) for job, by_subject in heirs if by_subject or job.previous_job_id is not None]
         found = await transaction.find_predecessors(heirs) if heirs else {}
         _inherit_within(workspace, heirs, found)
@@ -169,8 +169,15 @@ def _list_events(records: Sequence[Record]) -> list[JobEvent]:
     return [record.content for record in records if isinstance(record.content, JobEvent)]
 
 
-def _may_inherit(job: Job) -> bool:
-    return job.webhook_id is None and job.inherited_webhook_id is None
+def _list_heirs(workspace: Workspace) -> list[Job]:
+    """Jobs that may inherit, in the order in which they were seen: one that still runs hands on what it inherits.
+
+    A run that ends asks again: the job before it may have been given another destination meanwhile.
+    """
+    ended = {id(ending.job): ending.job for ending in workspace.endings}
+    heirs = {id(job): job for job in workspace.touched.values()} | ended
+    unnamed = (job for job in heirs.values() if job.webhook_id is None)
+    return [job for job in unnamed if job.inherited_webhook_id is None or id(job) in ended]
 
 
 def _inherit_within(
@@ -185,9 +192,9 @@ def _inherit_within(
             before_id = job.previous_job_id or (stored.job_id if stored else "")
             before = workspace.jobs.get((job.tenant_id, before_id))
         if before is not None:
-            job.inherited_webhook_id = before.webhook_id or before.inherited_webhook_id
+            job.inherited_webhook_id = before.webhook_id or before.inherited_webhook_id or job.inherited_webhook_id
         elif stored is not None:
-            job.inherited_webhook_id = stored.webhook_id
+            job.inherited_webhook_id = stored.webhook_id or job.inherited_webhook_id
 
 
 def _list_earlier(workspace: Workspace) -> dict[tuple[str, str], Job]:

@@ -137,3 +137,21 @@ async def test_the_batch_of_a_job_comes_after_its_end(tenant, receiver):
     await tenant.batch("invoices-nov").produce(queued("A"), started("A"))
     await tenant.quiet()
     assert [arrival.data["batch"]["name"] for arrival in receiver.arrivals] == ["invoices-nov"]
+
+
+@pytest.mark.parametrize("polls", [1, 3], ids=["in one poll", "one by one"])
+@pytest.mark.parametrize("link", ["subject_id", "previous_job_id"])
+async def test_a_rerun_that_overtakes_the_rerun_before_it(tenant, receiver, link, polls):
+    distillers = replace(tenant, source="datadistillers")
+    webhook = await tenant.register(receiver)
+    first, second = ({"subject_id": "art_1"},) * 2 if link == "subject_id" else ({link: "job_1"}, {link: "job_2"})
+    events = [
+        completed("job_1", "success", webhook_id=webhook["webhook_id"], subject_id="art_1"),
+        started("job_2", status="running", **first),
+        completed("job_3", "success", **second),
+    ]
+    for number in range(polls):
+        await distillers.produce(*events[number::polls], partition=0)
+        await tenant.caught_up()
+    await tenant.quiet()
+    assert [arrival.data["job"]["job_id"] for arrival in receiver.arrivals] == ["job_1", "job_3"]

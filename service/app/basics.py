@@ -16,6 +16,7 @@ from service.app.probing import AgreedClock, ClockSkewProbe, measure_skew
 from service.app.tracing import open_spans
 from service.config import ConfigError, Configuration, SecretReload, SecretSource, parse_encryption_keys
 from service.delivery.waking import Waker
+from service.domain.batches import Settling
 from service.domain.egress import EgressPolicy, parse_policy
 from service.domain.profiles import ProfileSet
 from service.domain.webhooks import WebhookDefaults
@@ -188,6 +189,7 @@ def build_registry(basics: Basics) -> Registry:
         basics.sealer,
         lambda: basics.policy,
         defaults,
+        Settling(settings.batch_settle_seconds, settings.cancel_grace),
         basics.clock,
         basics.rng,
         settings.max_webhooks_per_tenant,

@@ -232,6 +232,13 @@ def settle_window(batch: Batch, settling: Settling) -> timedelta:
     return max(window, settling.cancel_grace) if batch.dirty_canceled else window
 
 
+def find_due(batch: Batch, seconds: int | None, now: datetime, settling: Settling) -> datetime | None:
+    """When a batch that waits is due once its registration asks for this window, or for none: a shorter one counts."""
+    if batch.settle_due_at is None:
+        return None
+    return min(batch.settle_due_at, now + settle_window(replace(batch, settle_seconds=seconds), settling))
+
+
 def settle(batch: Batch, now: datetime, settling: Settling) -> bool:
     """Decide at the end of a transaction whether the batch finishes now; else set or clear the due time."""
     if batch.ended or not batch.all_done or not batch.dirty:

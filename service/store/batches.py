@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from service.domain.batches import Batch
+from service.domain.batches import Batch, Settling, find_due
 from service.domain.events import BatchRef
 from service.domain.incarnations import find_incarnation, open_incarnation
 from service.domain.jobs import Job
@@ -63,9 +63,11 @@ async def _open(session: Session, batch: Batch) -> Batch:
     return batch
 
 
-async def set_settle_seconds(session: Session, batch_key: int, seconds: float | None) -> None:
-    """Give the batch its registration's settle window, or take it away."""
-    await session.execute("batch_set_settle", batch_key, None if seconds is None else int(seconds))
+async def set_settle_seconds(session: Session, batch: Batch, seconds: float | None, settling: Settling) -> None:
+    """Give the batch, which is locked, its registration's settle window, or take it away."""
+    whole = None if seconds is None else int(seconds)
+    due = find_due(batch, whole, await session.value("transaction_now"), settling)
+    await session.execute("batch_set_settle", batch.key, whole, due)
 
 
 async def delivered_generation(session: Session, batch_key: int) -> int | None:

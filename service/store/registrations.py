@@ -88,7 +88,7 @@ async def put_batch_webhook(
     plan = _accepted(plan_put(known, request, facts, registry.defaults, registry.clock.now()))
     secret = await _write_plan(session, registry, batch, existing, request, plan, target)
     if plan.new_revision:
-        await batches.set_settle_seconds(session, batch.key, plan.settings.settle_seconds)
+        await batches.set_settle_seconds(session, batch, plan.settings.settle_seconds, registry.settling)
         await announce(session, tenant_id)
     webhook = await find_batch_webhook(session, registry, batch.key)
     assert webhook is not None
@@ -276,7 +276,7 @@ async def delete_batch_webhook(session: Session, registry: Registry, tenant_id: 
         return None
     webhook = await lock_batch_webhook(session, registry, batch.key)
     if webhook is not None:
-        await batches.set_settle_seconds(session, batch.key, None)
+        await batches.set_settle_seconds(session, batch, None, registry.settling)
         await _retire(session, registry, webhook)
     return webhook
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from service.domain.batches import Settling
 from service.domain.egress import EgressPolicy
 from service.domain.signing import NEW_SECRET_BYTES, Secret
 from service.domain.targets import Refusal, Target, parse_url
@@ -41,6 +42,7 @@ class Registry:
     sealer: Sealer
     policy: Callable[[], EgressPolicy]
     defaults: WebhookDefaults
+    settling: Settling
     clock: Clock
     rng: Rng
     max_webhooks_per_tenant: int = 1000

@@ -114,6 +114,24 @@ async def test_a_shorter_settle_window_counts_for_a_batch_that_waits(api):
     assert await api.value("SELECT settle_due_at <= now() FROM batches")
 
 
+@pytest.mark.parametrize("then", ["DELETE", "PUT"])
+async def test_without_its_long_settle_window_a_batch_that_waits_has_the_default_one(api, then):
+    await api.put(HOOK, {"url": URL_1, "settle_seconds": 3600})
+    await api.send(api.event("job.completed", "A", "nov", status="succeeded"))
+    assert await api.value("SELECT settle_due_at > now() + interval '59 minutes' FROM batches")
+    await api.call(then, HOOK, {"url": URL_1} if then == "PUT" else None)
+    assert await api.value("SELECT settle_due_at <= now() + interval '2 seconds' FROM batches")
+
+
+async def test_a_shorter_settle_window_leaves_the_grace_of_a_cancellation(api):
+    """The batch's deletion may be on its way."""
+    await api.send(api.event("job.completed", "A", "nov", status="canceled"))
+    due = await api.value("SELECT settle_due_at FROM batches")
+    assert due is not None
+    await api.put(HOOK, {"url": URL_1, "settle_seconds": 0})
+    assert await api.value("SELECT settle_due_at FROM batches") == due
+
+
 async def test_another_setting_restarts_nothing(api):
     await api.put(HOOK, {"url": URL_1})
     await api.finish("nov")

@@ -44,6 +44,7 @@ from service.store.routing import OneShots, RoutingCopy
 from tests.support.senders import loopback_policy
 
 OPERATOR_KEY = "operator-key-of-the-tests-0123456789"
+SETTLING = Settling(timedelta(seconds=2), timedelta(seconds=5))
 SEALER = Sealer([("k1", b"\x07" * 32)])
 URL_1 = "https://receiver.example/hook"
 URL_2 = "https://other.example/hook?token=secret"
@@ -210,9 +211,8 @@ def build_events(
     rng = SystemRng()
     one_shots = OneShots(SEALER, loopback_policy(), lambda: "whk_" + rng.token(10).hex())
     store = PostgresIngestStore(database, RoutingCopy(), one_shots)
-    settling = Settling(timedelta(seconds=2), timedelta(seconds=5))
     lines = TransactionLines(tell, tell, clock, rng, LineRules())
-    ingestor = Ingestor(store, profiles, build_announcer(profiles, handoff), settling, NoReport(), lines)
+    ingestor = Ingestor(store, profiles, build_announcer(profiles, handoff), SETTLING, NoReport(), lines)
     age, kept = timedelta(hours=24), timedelta(days=400)
     reader = Reader(Parser(profiles), clock, notify_max_age=age, retention_state=kept)
     return EventRequests(reader, ingestor, NoReport())
@@ -224,7 +224,7 @@ def build_announcer(profiles: Any, handoff: Any = None) -> Announcer:
 
 def build_registry(clock: SystemClock, **more: Any) -> Registry:
     defaults = WebhookDefaults((5, 300, 1800), 15.0, 10)
-    return Registry(SEALER, loopback_policy, defaults, clock, SystemRng(), **more)
+    return Registry(SEALER, loopback_policy, defaults, SETTLING, clock, SystemRng(), **more)
 
 
 @asynccontextmanager

@@ -240,7 +240,12 @@ class PostgresIngestTransaction:
         return places
 
     async def list_finished(self, message_ids: Sequence[str]) -> frozenset[tuple[str, int]]:
-        """Return the (message, webhook key) pairs whose delivery is finished already."""
+        """Return the (message, webhook key) pairs whose delivery is finished already.
+
+        What is queued of these messages stays so until the transaction ends: else one that is recorded meanwhile would be
+        found neither here nor there, and be queued again.
+        """
+        await self.session.execute("deliveries_keep", message_ids)
         rows = await self.session.fetch("deliveries_list_finished", message_ids)
         return frozenset((row["message_id"], row["webhook_key"]) for row in rows)
 

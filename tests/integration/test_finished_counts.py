@@ -1,5 +1,6 @@
 """`deliveries_finished_total`: whatever ends a delivery, it is counted once, by the state that it ended in."""
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -11,6 +12,7 @@ from service.store.replays import advance_replays
 from service.upkeep.rescue import CALM, Rescue
 from tests.support.api import URL_1, URL_2, running_api
 from tests.support.delivering import Queue, ShiftedClock, Watcher, deliver, until
+from tests.support.ingest import eventually
 from tests.support.scripted import Scripted
 
 HOOK = "/v1/batches/nov/webhook"
@@ -126,3 +128,26 @@ async def test_flagged_ones_that_a_worker_hands_back(database):
         await role.end()
         assert await queue.count("deliveries_done", "state = 7") == 2
     assert role.watcher.finished == {"canceled": 2}
+
+
+async def until_somebody_waits(api):
+    async def waits():
+        # What a transaction reads of the statistics stays as it first was.
+        await api.value("SELECT pg_stat_clear_snapshot()")
+        return await api.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+
+    await eventually(waits)
+
+
+async def test_a_destination_named_again_while_its_delivery_is_recorded(api):
+    """The subscriber has the message; its delivery is on its way from the queue to the history."""
+    await api.post("/v1/webhooks", {"url": URL_1, "id": "w", "event_types": ["*"]})
+    await api.send(api.event("job.completed", "A", status="succeeded"))
+    async with api.connection.transaction():
+        await api.conclude()
+        naming = asyncio.create_task(api.send(api.event("job.queued", "A", webhook_id="w")))
+        await until_somebody_waits(api)
+    await naming
+    assert [delivery["state"] for delivery in await api.deliveries()] == ["delivered"]

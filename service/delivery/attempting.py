@@ -211,10 +211,9 @@ class Attempts:
         span = self._spans.begin(row, entry) if self._spans else None
         request = OutboundRequest(
             target=target,
-            headers=(),
+            headers=build_headers(row, entry, int(epoch), self._find_trace(row, span)),
             body=row.body or b"",
             tenant_id=row.tenant_id,
-            block=build_block(row, entry, int(epoch), self._find_trace(row, span)),
             connect_timeout=self._rules.connect_timeout,
             route=route,
         )
@@ -304,8 +303,8 @@ class Attempts:
         self._recorder.decide(decide_without_attempt(row, entry, Verdict.BROKEN, self._instants.now()))
 
 
-def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | None = None) -> bytes:
-    """The header lines of one attempt, signed now; chapter 3."""
+def build_headers(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | None = None) -> bytes:
+    """All header lines of one attempt but the sender's own, signed for ``timestamp`` in unix seconds (chapter 3)."""
     assert entry.signer is not None
     assert row.body is not None
     signature = entry.signer.sign(row.message_id, timestamp, row.body)
@@ -314,8 +313,8 @@ def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | N
         f"webhook-attempt: {row.number}\r\nwebhook-event-type: {_clean(row.type)}\r\n"
         f"webhook-generation: {row.generation}\r\n"
     )
-    block = entry.block + own.encode()
-    return block + compile_trace(trace) if trace else block
+    lines = entry.fixed_headers + own.encode()
+    return lines + compile_trace(trace) if trace else lines
 
 
 def _clean(text: str) -> str:

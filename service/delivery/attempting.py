@@ -22,7 +22,7 @@ from service.delivery.decisions import (
 from service.delivery.describing import describe_attempt, describe_decision, describe_delivery
 from service.delivery.entries import Entry
 from service.delivery.instants import DatabaseClock, Monotonic
-from service.delivery.lanes import Standing
+from service.delivery.lanes import Trust
 from service.delivery.observer import Observer
 from service.delivery.observing import Observations
 from service.delivery.ready import ReadyDelivery
@@ -248,7 +248,7 @@ class Attempts:
         if not (stale or row.test):
             self._observations.note_success(entry, epoch + outcome.duration)
         if row.running:
-            self._slots.done(row, Standing.PROVEN)
+            self._slots.done(row, Trust.PROVEN)
         if self._rules.sample and self._rng.uniform() < self._rules.sample:
             self._tell("attempt", **describe_attempt(row, entry, outcome, trace))
 
@@ -269,7 +269,7 @@ class Attempts:
                 disable=decision.disable,
             )
         if row.running:
-            self._slots.done(row, Standing.SUSPECT if outcome.kind in _TIMEOUTS else None)
+            self._slots.done(row, Trust.SUSPECT if outcome.kind in _TIMEOUTS else None)
         self._tell("attempt_failed", **describe_attempt(row, entry, outcome, trace), **describe_decision(undelivered))
 
     def _count(self, row: ReadyDelivery, outcome: Outcome, epoch: float) -> None:

@@ -1,6 +1,6 @@
 """Whose share of the buffer is used up, so that nobody's backlog keeps the others' deliveries out.
 
-Belongs here: counting what waits, by standing and tenant, and how much one lane may have of what is free. Does not
+Belongs here: counting what waits, by trust and tenant, and how much one lane may have of what is free. Does not
 belong here: whose turn it is (``slots``), and a lane's own caps (``lanes``).
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from service.delivery.lanes import Lane, Standing, Tenant
+from service.delivery.lanes import Lane, Tenant, Trust
 
 PARTS: Final = 16
 EASED: Final = 0.75
 UNPROVEN_AT_ONCE: Final = 64
 
-Crowd: TypeAlias = Standing | Tenant
-_STANDINGS: Final[dict[Standing, tuple[Standing, ...]]] = {
-    Standing.PROVEN: (),
-    Standing.NEW: (Standing.NEW,),
-    Standing.SUSPECT: (Standing.NEW, Standing.SUSPECT),
+Crowd: TypeAlias = Trust | Tenant
+_SHARED_WITH: Final[dict[Trust, tuple[Trust, ...]]] = {
+    Trust.PROVEN: (),
+    Trust.NEW: (Trust.NEW,),
+    Trust.SUSPECT: (Trust.NEW, Trust.SUSPECT),
 }
 
 
@@ -58,17 +58,17 @@ class Buffer:
 
     def move(self, lane: Lane, deliveries: int) -> None:
         """So many deliveries that waited elsewhere wait in a lane now (or the other way round, if negative)."""
-        self._in_lanes[lane.standing] += deliveries
+        self._in_lanes[lane.trust] += deliveries
         lane.tenant.waiting += deliveries
 
-    def judge(self, lane: Lane, standing: Standing) -> None:
-        """A lane has another standing from now on."""
-        self._in_lanes[lane.standing] -= len(lane.rows)
-        lane.standing = standing
-        self._in_lanes[standing] += len(lane.rows)
+    def judge(self, lane: Lane, trust: Trust) -> None:
+        """Trust a lane more, or less, from now on."""
+        self._in_lanes[lane.trust] -= len(lane.rows)
+        lane.trust = trust
+        self._in_lanes[trust] += len(lane.rows)
 
     def find_crowd(self, lane: Lane) -> Crowd | None:
-        """Who has had its part of the buffer: lanes of this one's standing, or its tenant; None if neither has."""
+        """Who has used up its part of the buffer: the lanes trusted like this one, or its tenant; None: nobody."""
         return next((crowd for crowd in list_crowds(lane) if self.find_left(crowd) <= 0), None)
 
     def find_left(self, crowd: Crowd) -> int:
@@ -94,10 +94,10 @@ class Buffer:
         """How many deliveries of a crowd wait, and how many may."""
         if isinstance(crowd, Tenant):
             return crowd.waiting, self._per_tenant
-        suspects = self._in_lanes[Standing.SUSPECT]
-        if crowd is Standing.SUSPECT:
+        suspects = self._in_lanes[Trust.SUSPECT]
+        if crowd is Trust.SUSPECT:
             return suspects, self._suspects
-        return suspects + self._in_lanes[Standing.NEW], self._unproven
+        return suspects + self._in_lanes[Trust.NEW], self._unproven
 
 
 class Shares:
@@ -141,4 +141,4 @@ class Shares:
 
 def list_crowds(lane: Lane) -> tuple[Crowd, ...]:
     """Those which a lane shares a part of the buffer with."""
-    return (*_STANDINGS[lane.standing], lane.tenant)
+    return (*_SHARED_WITH[lane.trust], lane.tenant)

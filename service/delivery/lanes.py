@@ -1,6 +1,6 @@
 """One lane: the deliveries of one webhook (or of one-shots to one origin) that wait here, and what it may do.
 
-Belongs here: a lane's own caps and standing. Does not belong here: whose turn it is (``slots``).
+Belongs here: a lane's own caps, and how far its receiver is trusted. Does not belong here: whose turn it is (``slots``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ BUFFER_CAP: Final = 500
 BUFFER_UNPROVEN: Final = 4
 
 
-class Standing(IntEnum):
-    """What is known of a lane's receiver, in the order in which lanes get their turn."""
+class Trust(IntEnum):
+    """How far a lane's receiver is trusted to answer in time, by what its attempts have shown so far."""
 
     PROVEN = 0  # it accepted something since it last timed out
     NEW = 1  # nothing is known yet
@@ -65,12 +65,12 @@ class Gate:
     def park(self, lane: Lane) -> None:
         """Let a lane wait until an attempt ends."""
         lane.parked = True
-        self.parked[lane.standing is Standing.PROVEN].append(lane)
+        self.parked[lane.trust is Trust.PROVEN].append(lane)
 
 
 @dataclass(slots=True, eq=False)
 class Tenant:
-    """A tenant's lanes that may start an attempt now, by standing; its attempts in flight, and deliveries in lanes."""
+    """A tenant: its lanes that may start an attempt now, by trust; its attempts in flight; its waiting deliveries."""
 
     tenant_id: str
     ready: tuple[deque[Lane], deque[Lane], deque[Lane]] = field(default_factory=lambda: (deque(), deque(), deque()))
@@ -85,7 +85,7 @@ class Lane:
 
     ``limit`` is how many attempts its settings allow in this process, ``allowance`` how many its health allows (None:
     all). ``tokens`` is what is left of its rate limit here (None: no limit). ``reserved`` counts deliveries that are
-    about to be handed over. ``listed`` is the standing under which it stands in the ready queue, None when it does not.
+    about to be handed over. ``listed`` is the trust under which it is in the ready queue, None when it is not.
     ``parked``: it waits at a gate, or for its receiver's address.
     """
 
@@ -93,19 +93,19 @@ class Lane:
     tenant: Tenant
     host: Gate
     limit: int
-    standing: Standing = Standing.NEW
+    trust: Trust = Trust.NEW
     allowance: int | None = None
     tokens: int | None = None
     rows: deque[ReadyDelivery] = field(default_factory=deque)
     in_flight: int = 0
     reserved: int = 0
-    listed: Standing | None = None
+    listed: Trust | None = None
     parked: bool = False
 
     @property
     def cap(self) -> int:
         """Attempts that may run at the same time now: one only, until the receiver is proven."""
-        cap = self.limit if self.standing is Standing.PROVEN else 1
+        cap = self.limit if self.trust is Trust.PROVEN else 1
         return cap if self.allowance is None else min(cap, self.allowance)
 
     @property
@@ -127,7 +127,7 @@ class Lane:
     @property
     def buffer(self) -> int:
         """How many deliveries may wait here."""
-        if self.standing is not Standing.PROVEN:
+        if self.trust is not Trust.PROVEN:
             return BUFFER_UNPROVEN
         return min(BUFFER_CAP, self.cap * BUFFER_PER_SLOT)
 

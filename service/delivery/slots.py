@@ -12,13 +12,13 @@ from itertools import chain
 from typing import Final
 
 from service.delivery.crowding import Buffer, Crowd, Shares
-from service.delivery.lanes import Gate, Lane, Standing, Tenant
+from service.delivery.lanes import Gate, Lane, Tenant, Trust
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import LaneTerms, Roster
 from service.delivery.unproven import Unproven
 
 SMALLEST_BUFFER: Final = 64
-_ORDERS: Final = tuple(tuple(Standing((first + turn) % 3) for turn in range(3)) for first in range(3))
+_ORDERS: Final = tuple(tuple(Trust((first + turn) % 3) for turn in range(3)) for first in range(3))
 
 
 class Slots:
@@ -78,11 +78,11 @@ class Slots:
         """Seconds until an attempt may start that waits only for not being in step with others; 0 if none does."""
         return self.unproven.find_pause(now) if self.listed and self.in_flight < self.limit else 0.0
 
-    def done(self, row: ReadyDelivery, standing: Standing | None = None) -> None:
-        """Give the slot back; ``standing`` is what the attempt showed about the receiver, None for nothing."""
+    def done(self, row: ReadyDelivery, trust: Trust | None = None) -> None:
+        """Give the slot back; ``trust`` is what the attempt has shown of the receiver, None: nothing."""
         lane = self._leave(row)
-        if standing is not None and standing is not lane.standing:
-            self.buffer.judge(lane, standing)
+        if trust is not None and trust is not lane.trust:
+            self.buffer.judge(lane, trust)
         self._settle(lane)
 
     def enter(self, row: ReadyDelivery, address: str) -> bool:
@@ -202,25 +202,25 @@ class Slots:
         return self._find_lane(now, max(1, self.limit // 2)) or self._find_lane(now, self.limit)
 
     def _find_lane(self, now: float, per_tenant: int) -> Lane | None:
-        for standing in _ORDERS[self._turn]:
-            ring = self._rings[standing]
-            if ring and (standing is Standing.PROVEN or self.unproven.admits(standing, now)):
-                lane = self._find_in_ring(ring, standing, per_tenant)
+        for trust in _ORDERS[self._turn]:
+            ring = self._rings[trust]
+            if ring and (trust is Trust.PROVEN or self.unproven.admits(trust, now)):
+                lane = self._find_in_ring(ring, trust, per_tenant)
                 if lane is not None:
                     return lane
         return None
 
-    def _find_in_ring(self, ring: deque[Tenant], standing: Standing, per_tenant: int) -> Lane | None:
+    def _find_in_ring(self, ring: deque[Tenant], trust: Trust, per_tenant: int) -> Lane | None:
         """The next tenant's next lane. At most two tenants can be over half, so at most two are passed over."""
         for _ in range(min(3, len(ring))):
             tenant = ring[0]
             if tenant.in_flight < per_tenant:
-                return self._pop_lane(ring, tenant, standing)
+                return self._pop_lane(ring, tenant, trust)
             ring.rotate(-1)
         return None
 
-    def _pop_lane(self, ring: deque[Tenant], tenant: Tenant, standing: Standing) -> Lane:
-        lanes = tenant.ready[standing]
+    def _pop_lane(self, ring: deque[Tenant], tenant: Tenant, trust: Trust) -> Lane:
+        lanes = tenant.ready[trust]
         lane = lanes.popleft()
         lane.listed = None
         self.listed -= 1
@@ -233,7 +233,7 @@ class Slots:
         """Start the lane's next delivery; None when the lane has to wait after all."""
         if not lane.may_start:
             return None
-        if not lane.host.admits(proven=lane.standing is Standing.PROVEN):
+        if not lane.host.admits(proven=lane.trust is Trust.PROVEN):
             lane.host.park(lane)
             return None
         row = lane.rows.popleft()
@@ -247,7 +247,7 @@ class Slots:
 
     def _count(self, lane: Lane, row: ReadyDelivery) -> None:
         row.running = True
-        row.proven = lane.standing is Standing.PROVEN
+        row.proven = lane.trust is Trust.PROVEN
         self.in_flight += 1
         lane.in_flight += 1
         lane.tenant.in_flight += 1
@@ -259,11 +259,11 @@ class Slots:
         """Put a lane into the ready queue, once, if it may start something."""
         if lane.listed is not None or not lane.may_start:
             return
-        lane.listed = standing = lane.standing
+        lane.listed = trust = lane.trust
         self.listed += 1
-        lanes = lane.tenant.ready[standing]
+        lanes = lane.tenant.ready[trust]
         if not lanes:
-            self._rings[standing].append(lane.tenant)
+            self._rings[trust].append(lane.tenant)
         lanes.append(lane)
 
     def _settle(self, lane: Lane) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from service.delivery.lanes import Standing
+from service.delivery.lanes import Trust
 from service.delivery.ready import ReadyDelivery
 
 SLOW_AFTER: Final = 1.0
@@ -30,7 +30,7 @@ class Unproven:
         self._in_flight = 0
         self._next_at = float("-inf")
         self._young: deque[tuple[float, ReadyDelivery]] = deque()
-        self._slow_limits = {Standing.NEW: max(1, slots // 2), Standing.SUSPECT: max(1, slots // 4)}
+        self._slow_limits = {Trust.NEW: max(1, slots // 2), Trust.SUSPECT: max(1, slots // 4)}
 
     def start(self, row: ReadyDelivery) -> None:
         """An attempt has started, at ``row.started``."""
@@ -52,9 +52,9 @@ class Unproven:
                 row.slow = True
                 self.slow += 1
 
-    def admits(self, standing: Standing, now: float) -> bool:
-        """Whether an attempt of a lane of this standing may start."""
-        return self.slow < self._slow_limits[standing] and not self.find_pause(now)
+    def admits(self, trust: Trust, now: float) -> bool:
+        """Whether an attempt of a lane that is trusted so far may start."""
+        return self.slow < self._slow_limits[trust] and not self.find_pause(now)
 
     def find_pause(self, now: float) -> float:
         """Seconds until one may start that waits only for not being in step with others; 0 if none has to."""

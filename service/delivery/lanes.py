@@ -29,8 +29,9 @@ class Trust(IntEnum):
 class Gate:
     """The attempts to one place (a tenant's host, a shared address), at most ``cap`` at a time.
 
-    Those of lanes that have not proven themselves are half of them at most, so that receivers which hang do not close
-    the place to others. ``parked`` are lanes that wait until an attempt ends, unproven ones first, proven ones second.
+    Unproven lanes have at most half of them, so that receivers that hang do not close the place to others. ``parked``
+    are the lanes that wait until an attempt ends: the unproven ones, then the proven ones, indexed by whether a lane is
+    proven. ``turn`` is which of the two is asked first the next time.
     """
 
     key: tuple[str, str]
@@ -55,7 +56,7 @@ class Gate:
         self.unproven -= not proven
 
     def let_in(self) -> Lane | None:
-        """The next lane that need not wait any more, the two kinds by turns; None when nobody waits, or all have to."""
+        """The next parked lane that may go on, proven and unproven ones by turns; None when there is none."""
         for kind in (self.turn, not self.turn):
             if self.parked[kind] and self.admits(proven=kind):
                 self.turn = not kind
@@ -110,9 +111,9 @@ class Lane:
 
     @property
     def may_start(self) -> bool:
-        """Whether there is something to send and nothing of the lane's own against it.
+        """Whether there is something to send and no limit of the lane's own in the way.
 
-        An extra attempt, which stands first, asks nothing of the webhook's health.
+        An extra attempt (a redelivery, a test) comes first and does not wait for the webhook's health.
         """
         if not self.rows or self.parked or self.tokens == 0:
             return False
@@ -120,7 +121,7 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        """Whether one more delivery would wait for the lane's own limits, whoever else waits."""
+        """Whether one more delivery would have to wait for the lane's own limits, even if every slot were free."""
         ahead = len(self.rows)
         return self.in_flight + ahead >= self.cap or (self.tokens is not None and ahead >= self.tokens)
 
@@ -132,9 +133,9 @@ class Lane:
         return min(BUFFER_CAP, self.cap * BUFFER_PER_SLOT)
 
     def find_room(self, most: int) -> int:
-        """How many more may be claimed, if no more than ``most`` may wait at all.
+        """How many more may be claimed, if at most ``most`` may wait.
 
-        0 until a quarter of the buffer is free, so that claims are worth their price.
+        0 until a quarter of the buffer is free: a claim costs the same whether it brings one delivery or many.
         """
         buffer = min(self.buffer, most)
         room = buffer - len(self.rows) - self.reserved
@@ -142,5 +143,5 @@ class Lane:
 
     @property
     def idle(self) -> bool:
-        """Nothing of it is here: it may be forgotten."""
+        """Whether it has nothing here, so that it may be forgotten."""
         return not (self.rows or self.in_flight or self.reserved or self.parked)

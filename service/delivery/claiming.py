@@ -168,7 +168,7 @@ class Claimer:
         request = self._build_request(limit, RECENT if everywhere else 0)
         if not everywhere and not request.lanes:
             return False
-        self._backlog.ask()
+        self._backlog.begin_claim()
         claimed = await self._claim(request)
         self._observer.deliveries_claimed(len(claimed.rows))
         more = self._take_note(request, claimed)
@@ -182,11 +182,11 @@ class Claimer:
         Raises StoreUnavailable or Conflict.
         """
         page = first = await self._store.list_lanes(FIRST_LANE, LANES_PER_PAGE)
-        self._backlog.note_lanes(page.lanes, page.oldest)
+        self._backlog.note_survey(page.lanes, page.oldest)
         while page.ends_at is not None:
             page = await self._store.list_lanes(page.ends_at, LANES_PER_PAGE)
-            self._backlog.note_lanes(page.lanes, page.oldest)
-        self._backlog.pass_by(first.at)
+            self._backlog.note_survey(page.lanes, page.oldest)
+        self._backlog.raise_since(first.at)
         if self._catalog.unwell_lanes:
             await self._store.wake_extra(self._catalog.unwell_lanes, LATEST_COMMIT, EXTRA_AT_ONCE)
 
@@ -334,9 +334,9 @@ class Claimer:
         emptied = {lane for lane in asked if counts[lane] < request.find_room(lane)}
         if full:
             emptied.difference_update(asked[-1:])
-        self._backlog.note(asked, emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
+        self._backlog.note_claim(asked, emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
         self.cut = claimed.cut and request.recent > 0
         if request.recent and not claimed.cut:
-            self._backlog.advance(claimed.at)
+            self._backlog.note_full_claim(claimed.at)
         self.took, self.passed = len(claimed.rows), sum(not request.find_room(lane) for lane in claimed.found)
         return full or len(request.lanes) == LANES_PER_CLAIM

@@ -36,17 +36,18 @@ from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
 from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace
 from service.domain.webhooks import OPERATIONAL_TYPES
+from service.lifecycle import Rng
 from service.ports import Tell
 
-OWN_FAULT_WAIT: Final = 5.0
-COOL_OFF: Final = 1.0
+OWN_FAULT_WAIT: Final = 5.0  # seconds until the delivery that met a fault of our own is due again
+COOL_OFF: Final = 1.0  # seconds in which no attempt starts after one
 KEY_STORE: Final = "key_store"
 _TIMEOUTS: Final = frozenset({OutcomeClass.TIMEOUT, OutcomeClass.CONNECT_TIMEOUT})
 _WITHHELD: Final = {Reason.UNDECRYPTABLE: Verdict.UNDECRYPTABLE, Reason.NO_SIGNING_KEY: Verdict.UNSIGNABLE}
 
 
 class Sender(Protocol):
-    """Makes HTTP attempts. Deadlines are monotonic seconds; each method but the first may raise OwnFault."""
+    """Makes HTTP attempts. Deadlines are monotonic instants; ``locate`` and ``send`` may raise OwnFault."""
 
     def find_route(self, target: Target, tenant_id: str) -> Route | None:
         """The checked addresses of a target when they are known, without waiting."""
@@ -56,16 +57,6 @@ class Sender(Protocol):
 
     async def send(self, request: OutboundRequest, deadline: float) -> Outcome:
         """Make one attempt, which starts no packet after ``deadline``."""
-
-
-class Rng(Protocol):
-    """Where chance comes from."""
-
-    def uniform(self) -> float:
-        """A number in [0, 1)."""
-
-    def token(self, size: int) -> bytes:
-        """``size`` random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +69,10 @@ class AttemptRules:
 
 
 class Attempts:
-    """Makes attempts of deliveries that hold a slot. ``run`` never raises for anything that one delivery can cause."""
+    """Makes attempts of deliveries that hold a slot. ``run`` never raises for anything that one delivery can cause.
+
+    After a fault of our own no attempt should start until the monotonic instant ``cool_until``.
+    """
 
     def __init__(
         self,
@@ -142,7 +136,7 @@ class Attempts:
         return entry if self.admit(row, entry) else None
 
     def admit(self, row: ReadyDelivery, entry: Entry) -> bool:
-        """Whether a delivery may be sent; if not, it is on its way back into the database."""
+        """Whether a delivery may be sent now; if not, it is handed back, held or ended."""
         if entry.plain and row.body is not None and self._catalog.pauses is NO_PAUSES:
             return True
         obstacle = entry.obstacle
@@ -173,7 +167,10 @@ class Attempts:
         return False
 
     def _pass_trouble(self, row: ReadyDelivery, entry: Entry) -> bool:
-        """Whether the webhook's health lets an attempt run, in a lane of its own; a local hold spends no retry."""
+        """Whether the health of a troubled webhook lets this attempt run; if not, the delivery goes back, for no retry.
+
+        Never in a lane that one-shots share: the delivery moves to the webhook's own lane instead.
+        """
         shared = row.lane != row.webhook_key
         if not shared and entry.find_allowance(self._instants.epoch()) != 0:
             return True
@@ -192,7 +189,7 @@ class Attempts:
             await self._send(row, entry, target, route)
 
     async def _locate(self, row: ReadyDelivery, entry: Entry, target: Target) -> None:
-        """Find the receiver's address without holding a slot; the delivery then takes its turn again."""
+        """Resolve the receiver's name without holding a slot; the delivery then waits for its turn again."""
         self._slots.step_aside(row)
         again = False
         try:
@@ -221,7 +218,7 @@ class Attempts:
         self._conclude(row, entry, outcome, epoch, span)
 
     def _find_trace(self, row: ReadyDelivery, span: AttemptSpan | None) -> str | None:
-        """The context that the receiver is told: a span's, or the message's own with an id for this attempt."""
+        """The trace context to send: the span's, or the message's own with a span id drawn for this attempt."""
         if span is not None:
             return span.trace
         return continue_trace(row.trace, self._rng.token(SPAN_BYTES)) if row.trace else None
@@ -229,7 +226,10 @@ class Attempts:
     def _conclude(
         self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, span: AttemptSpan | None = None
     ) -> None:
-        """Count, decide and hand over; ``epoch`` is when the attempt started, in seconds since 1970."""
+        """Count the attempt, decide, and hand the decision to the recorder.
+
+        ``epoch`` is when the attempt started, in seconds since 1970.
+        """
         current = self._catalog.find(row.webhook_key)
         stale = current is not None and current.revision != entry.revision
         self._count(row, outcome, epoch)
@@ -282,9 +282,9 @@ class Attempts:
         )
 
     def _meet_own_fault(self, row: ReadyDelivery, entry: Entry, fault: OwnFault) -> None:
-        """No attempt is recorded and no retry is used; everybody waits a moment for what we lack.
+        """Record no attempt and use no retry; start nothing for a moment, since every attempt would lack the same.
 
-        Only the delivery waits for what its tenant has used up: otherwise one tenant could stop the others.
+        Where the tenant has used up its own share, only this delivery waits: one tenant must not stop the others.
         """
         self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
         if isinstance(fault, TenantBusy):
@@ -318,12 +318,12 @@ def build_headers(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str |
 
 
 def _clean(text: str) -> str:
-    """A message type comes from a profile; whatever it is, it stays within its header line."""
+    """A message type, which comes from a profile, in a form that stays within its header line."""
     return text if text.isascii() and text.isprintable() else ascii(text)
 
 
 def _refuse(refusal: Refusal | None) -> Outcome:
-    """What is refused before any packet: for its form at once, for its address with another try."""
+    """The outcome of a URL that was refused before any packet: for its form, or for its address (then it is retried)."""
     form = refusal is None or refusal.form
     kind = OutcomeClass.URL_REFUSED if form else OutcomeClass.BLOCKED_ADDRESS
     return Outcome(kind, detail="" if refusal is None else refusal.reason)

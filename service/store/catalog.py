@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 import orjson
 
-from service.delivery.catalog import Look, Pauses, Trouble
+from service.delivery.catalog import Changes, Pauses, Trouble
 from service.delivery.entries import WebhookSource
 from service.domain.webhooks import WebhookState
 from service.sealing import Sealer, Undecryptable
@@ -42,18 +42,16 @@ class WebhookCatalog:
             rows = await session.fetch("webhooks_load", list(webhook_keys))
         return [self._read(row) for row in rows]
 
-    async def look(self, back: float, troubled: Collection[int], *, first: bool) -> Look:
-        """What has changed in the last ``back`` seconds: revisions, and the health of webhooks that are not well, or are
-        ``troubled`` for all that is known. At the ``first`` look the health of all that are not well.
-        """
+    async def read_changes(self, back: float, troubled: Collection[int], *, first: bool) -> Changes:
+        """What has changed in the last ``back`` seconds; the health of the ``troubled`` and of all that are not well."""
         async with self._database.session() as session:
             changed = await session.fetch("webhooks_changed", back)
-            fares = await session.fetch("webhooks_troubled", list(troubled), None if first else back)
+            healths = await session.fetch("webhooks_troubled", list(troubled), None if first else back)
             pauses = await session.fetch("operator_pauses_active")
             processes = await session.value("processes_count", *PROCESS_LOCK)
-        return Look(
+        return Changes(
             revisions=tuple((row["webhook_key"], row["revision"]) for row in changed),
-            troubles=tuple(_read_trouble(row) for row in fares),
+            troubles=tuple(_read_trouble(row) for row in healths),
             pauses=_read_pauses(pauses),
             processes=max(1, processes),
         )

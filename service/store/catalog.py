@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import orjson
-
 from service.delivery.catalog import Changes, Pauses, Trouble
 from service.delivery.entries import WebhookSource
 from service.domain.webhooks import WebhookState
@@ -18,9 +16,9 @@ from service.store.database import Database, Row
 from service.store.health import read_epoch, read_health
 from service.store.listening import PROCESS_LOCK
 from service.store.signing_keys import SigningKeys, unseal_keys
-from service.store.webhook_seals import unseal_headers, unseal_url
+from service.store.webhook_seals import Headers, open_headers, unseal_url
 
-Opened = tuple[str, tuple[tuple[str, str], ...], SigningKeys]
+Opened = tuple[str, Headers, SigningKeys]
 
 
 class WebhookCatalog:
@@ -98,10 +96,7 @@ class WebhookCatalog:
     def _open(self, row: Row) -> Opened:
         sealer, tenant_id, webhook_id = self._sealer, row["tenant_id"], row["webhook_id"]
         url = unseal_url(sealer, tenant_id, webhook_id, row["url"])
-        headers: tuple[tuple[str, str], ...] = ()
-        if row["custom_headers"] is not None:
-            pairs = orjson.loads(unseal_headers(sealer, tenant_id, webhook_id, row["custom_headers"]))
-            headers = tuple((name, value) for name, value in pairs)
+        headers = open_headers(sealer, tenant_id, webhook_id, row["custom_headers"])
         if row["secrets"] is not None:
             return url, headers, unseal_keys(sealer, tenant_id, webhook_id, row["secrets"])
         return url, headers, unseal_keys(sealer, tenant_id, "", row["signing_secrets"])

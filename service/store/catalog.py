@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable
 
 from service.delivery.catalog import Changes, Pauses, Trouble
 from service.delivery.entries import WebhookSource
-from service.domain.webhooks import WebhookState
 from service.sealing import Sealer, Undecryptable
-from service.store.codes import WebhookKind, WebhookStateCode
+from service.store.codes import WEBHOOK_STATES, WebhookKind
 from service.store.database import Database, Row
 from service.store.health import read_epoch, read_health
 from service.store.listening import PROCESS_LOCK
@@ -75,7 +74,7 @@ class WebhookCatalog:
             tenant_id=row["tenant_id"],
             one_shot=row["kind"] == WebhookKind.ONE_SHOT,
             lane=row["lane"],
-            state=WebhookState(WebhookStateCode(row["state"]).word),
+            state=WEBHOOK_STATES[row["state"]],
             state_at=row["state_at"].timestamp(),
             deleted=row["deleted"],
             revision=row["revision"],

@@ -17,15 +17,14 @@ from service.delivery.claiming import Claimed, ClaimRequest, DueLanes
 from service.delivery.decisions import Undelivered
 from service.delivery.ready import ReadyDelivery, Special, Work
 from service.delivery.recording import Accepted, Hold, Recorded, Refused, Release
-from service.domain.deliveries import Reason, Recall, State
+from service.domain.deliveries import Reason, Recall
 from service.domain.outcomes import Purpose
 from service.ports import Freed
-from service.store.codes import DoneState, Extra, LiveState, WireFlag
+from service.store.codes import STATES, DoneState, Extra, WireFlag
 from service.store.database import Database, Row, Session
 from service.store.statements import columns
 
-CODES: Final = {State(code.word): int(code) for code in (*LiveState, *DoneState)}
-STATES: Final = {code: state for state, code in CODES.items()}
+CODES: Final = {state: code for code, state in STATES.items()}
 FLAGS: Final = {
     None: int(WireFlag.NONE),
     Recall.SUPERSEDED: int(WireFlag.SUPERSEDED),

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from service.domain.registrations import Registered
 from service.domain.targets import Target
 from service.domain.webhooks import DisableReason, Filters, Scope, Signing, Standing, WebhookSettings, WebhookState
 from service.sealing import Sealer, Undecryptable
-from service.store.codes import WebhookKind, WebhookStateCode
+from service.store.codes import WEBHOOK_STATES, WebhookKind
 from service.store.database import Row, Session
 from service.store.registry import Registry
 from service.store.signing_keys import SigningKeys, seal_keys, unseal_keys
 from service.store.webhook_seals import Headers, hash_url, open_headers, seal_url, store_headers, unseal_url
+
+HELD_AT_ONCE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def _settings(row: Row, url: str, headers: Headers) -> WebhookSettings:
 
 
 def _standing(row: Row) -> Standing:
-    state = WebhookState(WebhookStateCode(row["state"]).word)
+    state = WEBHOOK_STATES[row["state"]]
     disabled = state is WebhookState.DISABLED
     return Standing(state, DisableReason(row["state_reason"]) if disabled else None)
 
@@ -191,6 +194,11 @@ async def update_keys(session: Session, registry: Registry, old: StoredWebhook, 
     """Replace the secrets; the revision goes up."""
     content = seal_keys(registry.sealer, old.tenant_id, old.webhook_id, keys)
     await session.execute("webhook_update_keys", old.webhook_key, content)
+
+
+async def hold_deliveries(session: Session, webhook_key: int, state: WebhookState) -> None:
+    """Hold what waits for a webhook that is now paused or disabled; workers hold the rest when they come upon it."""
+    await session.value("deliveries_hold_webhook", webhook_key, state.value, HELD_AT_ONCE)
 
 
 async def announce(session: Session, tenant_id: str) -> None:

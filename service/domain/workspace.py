@@ -49,7 +49,7 @@ class Leaver:
     changed: bool = False
 
 
-class Ending(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that ended, or (``learned``) had ended when a destination was named."""
 
     job: Job
@@ -78,7 +78,7 @@ class Workspace:
     batches: dict[int, Batch] = field(default_factory=dict)
     leavers: dict[tuple[int, str], Leaver] = field(default_factory=dict)
     touched: dict[JobKey, Job] = field(default_factory=dict)
-    endings: list[Ending] = field(default_factory=list)
+    endings: list[EndedRun] = field(default_factory=list)
     deletions: list[tuple[Batch, datetime]] = field(default_factory=list)
 
     def add_batches(self, batches: Iterable[Batch]) -> None:
@@ -140,7 +140,7 @@ class Workspace:
         learned = () if merged.ended else merged.learned
         known = next((e for e in self.endings if e.job is job and not e.silent), None) if learned else None
         if known is None:
-            self.endings.append(Ending(job, learned, event.silent, event.trace))
+            self.endings.append(EndedRun(job, learned, event.silent, event.trace))
         elif known.learned:
             both = known._replace(learned=known.learned + learned)
             self.endings = [both if e is known else e for e in self.endings]

@@ -19,7 +19,7 @@ from service.domain.messages import build_batch_body
 from service.domain.profiles import EXPIRED, Profile, ProfileSet
 from service.domain.routing import JobRoute, Subscriber, route_batch, route_job, route_learned
 from service.domain.webhooks import Scope
-from service.domain.workspace import Ending, Workspace
+from service.domain.workspace import EndedRun, Workspace
 from service.ingest.bodies import build_job_message, encode_json
 from service.ingest.spans import IngestSpans, MessageSpan
 from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Retired, Tenancy
@@ -96,7 +96,7 @@ class Announcer:
         self,
         announcement: Announcement,
         workspace: Workspace,
-        endings: Sequence[Ending],
+        endings: Sequence[EndedRun],
         tenancies: Mapping[str, Tenancy],
     ) -> None:
         for ending in endings:
@@ -256,7 +256,7 @@ def _leased(delivery: NewDelivery, lease: Reservation) -> NewDelivery:
     return NewDelivery._make((*delivery[:-2], lease.token, lease.until))
 
 
-def _route(ending: Ending, profile: Profile, tenancy: Tenancy, batch: Batch | None) -> JobRoute:
+def _route(ending: EndedRun, profile: Profile, tenancy: Tenancy, batch: Batch | None) -> JobRoute:
     if ending.learned:
         return route_learned(ending.job, ending.learned, tenancy.subscribers)
     return route_job(

@@ -133,13 +133,13 @@ class Announcer:
         return await transaction.insert_messages([w.message for w in announcement.wanted[first:]])
 
     async def _finish(self, transaction: IngestTransaction, batch: Batch, profile: Profile) -> NewMessage:
-        loud, trace = batch.loud, batch.trace
+        trace = batch.trace
         finish(batch, batch_message_id(batch.tenant_id, batch.incarnation_id, batch.fingerprint))
         await transaction.close_finish(batch)
         if batch.times_stale:
             await transaction.measure_times(batch)
         members = await transaction.list_members(batch, self._max_body // SMALLEST_VIEW + 1)
-        return build_batch_message(batch, members, profile, self._max_body, quiet=not loud, trace=trace)
+        return build_batch_message(batch, members, profile, self._max_body, trace)
 
     # Writing
 

@@ -52,12 +52,9 @@ def build_job_message(job: Job, profile: Profile, batch: Batch | None, trace: st
 
 
 def build_batch_message(
-    batch: Batch, members: Sequence[Job], profile: Profile, cap: int, *, quiet: bool, trace: str | None
+    batch: Batch, members: Sequence[Job], profile: Profile, cap: int, trace: str | None
 ) -> NewMessage:
-    """Make the message of a batch's newest finish; ``members`` newest finish first, ``cap`` in bytes of the body.
-
-    ``quiet``: it is stored, but too old to notify about.
-    """
+    """Make the message of a batch's newest finish; ``members`` newest finish first, ``cap`` in bytes of the body."""
     assert batch.completed_at is not None
     assert batch.finish_message_id is not None
     link = profile.find_link(Scope.BATCH, _link_fields_of_batch(batch)) if profile.links else None
@@ -73,7 +70,6 @@ def build_batch_message(
         profile.name,
         batch.completed_at,
         body,
-        quiet=quiet,
         trace=trace,
     )
 

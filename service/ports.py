@@ -27,8 +27,10 @@ class Tell(Protocol):
 
 
 class NewMessage(NamedTuple):
-    """One message to store. ``scope`` is ``batch``, ``job`` or ``none``; ``body`` is sent and signed as it is.
+    """One message to store.
 
+    ``scope`` is ``batch``, ``job``, or ``none`` for tests and operational messages; ``source`` the profile's name (or
+    ``webhookd``); ``body`` is signed and sent as it is. ``renotified``: a copy under another id, made on request.
     ``trace`` is the context that attempts continue (``service.domain.traces``).
     """
 
@@ -43,7 +45,6 @@ class NewMessage(NamedTuple):
     finished_at: datetime
     body: bytes
     renotified: bool = False
-    quiet: bool = False
     trace: str | None = None
 
 
@@ -51,9 +52,10 @@ class NewDelivery(NamedTuple):
     """One message for one webhook, to be queued.
 
     ``group_key`` names the work (batch row key, or ``job_group``): within it and a webhook, at most one delivery is on
-    the wire and a newer one supersedes the older; None stands alone. ``held`` is the reason for a delivery that starts
-    ``held`` (``paused``, ``disabled``, ``no_signing_key``), None for one that is due now. ``fresh``: nothing was ever
-    queued for this work, so that there is nothing to supersede.
+    the wire and a newer one supersedes the older; None: there are no others. ``held`` is the reason for a delivery that
+    starts ``held`` (``paused``, ``disabled``, ``no_signing_key``), None for one that is due now. ``extra`` is a word of
+    ``store.codes.Extra``. ``fresh``: nothing was ever queued for this work, so there is nothing to supersede. The lease
+    is set for one that is sent from memory by this process.
     """
 
     tenant_id: str

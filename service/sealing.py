@@ -51,7 +51,7 @@ class Sealer:
     def seal(self, plaintext: bytes, *, tenant_id: str, purpose: str) -> bytes:
         """``plaintext`` in an envelope that opens only for the same ``tenant_id`` and ``purpose``.
 
-        ``purpose`` names the row: its kind and id, such as ``webhook.url:whk_7f31``.
+        ``purpose`` names what is sealed and the row's id, such as ``url:whk_7f31``.
         """
         head = bytes((_VERSION, len(self._first))) + self._first
         nonce = self._entropy(_NONCE_BYTES)

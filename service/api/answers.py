@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.fields import Instant
+from service.api.fields import DeliveryState, Instant
 
 Status = Literal["queued", "processing", "succeeded", "failed", "canceled"]
-DeliveryState = Literal["pending", "in_flight", "retrying", "held", "delivered", "failed", "superseded", "canceled"]
 
 
 class Model(BaseModel):

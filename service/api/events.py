@@ -12,10 +12,9 @@ from service.api.calls import Answer, Call
 from service.api.parts import IncomingEvent
 from service.api.problems import Problem
 from service.api.reading import check_media_type, media_type, parse_json
+from service.ingest.cloudevents import BATCHED, STRUCTURED
 
 MAX_EVENTS = 500
-_STRUCTURED = "application/cloudevents+json"
-_BATCHED = "application/cloudevents-batch+json"
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _any = msgspec.json.Decoder(msgspec.Raw)
 
@@ -64,10 +63,10 @@ def read_events(request: web.Request, body: bytes) -> list[IncomingEvent]:
     if not body.strip():
         raise Problem(400, "malformed_json", "The body is empty.")
     kind, context, trace = media_type(request), _context(request), _trace(request)
-    structured = (("content-type", _STRUCTURED.encode()),) if kind in {_STRUCTURED, _BATCHED} else ()
+    structured = (("content-type", STRUCTURED.encode()),) if kind in {STRUCTURED, BATCHED} else ()
     if context and not structured:
         return [IncomingEvent(body, context + trace)]
-    if kind == _BATCHED or body.lstrip(b" \t\r\n").startswith(b"["):
+    if kind == BATCHED or body.lstrip(b" \t\r\n").startswith(b"["):
         return [IncomingEvent(part, structured + trace) for part in _split(body)]
     _check(body)
     return [IncomingEvent(body, structured + trace)]

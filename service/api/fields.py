@@ -7,7 +7,7 @@ Belongs here: what one field may hold, by the domain's own bounds. Does not belo
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +38,7 @@ from service.domain.webhooks import (
 )
 
 MAX_INSTANT = 64
+DeliveryState = Literal["pending", "in_flight", "retrying", "held", "delivered", "failed", "superseded", "canceled"]
 
 
 class Request(BaseModel):

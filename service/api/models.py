@@ -11,6 +11,7 @@ from pydantic import AliasChoices, Field
 
 from service.api.fields import (
     CustomHeaders,
+    DeliveryState,
     Description,
     Globs,
     InFlight,
@@ -31,7 +32,6 @@ from service.api.fields import (
 
 Scope = Literal["batch", "job"]
 Signing = Literal["hmac", "ed25519"]
-State = Literal["pending", "in_flight", "retrying", "held", "delivered", "failed", "superseded", "canceled"]
 RoleName = Literal["read", "write", "ingest", "operator"]
 _TENANT: Any = Field(None, validation_alias=AliasChoices("tenant_id", "tenant"))
 
@@ -170,7 +170,7 @@ class DeliveryPage(Page):
     webhook: Name | None = None
     batch: Name | None = None
     job: Name | None = None
-    state: State | None = None
+    state: DeliveryState | None = None
     type: Annotated[Text, Field(min_length=1, max_length=255)] | None = None
     since: InstantIn | None = None
     until: InstantIn | None = None

@@ -17,6 +17,7 @@ from service.api.answers import Problem
 from service.api.calls import Kind, Operation, Role
 from service.api.examples import NAMES, list_examples
 from service.api.models import NoQuery
+from service.ingest.cloudevents import BATCHED, STRUCTURED
 
 REF = "#/components/schemas/{model}"
 Json = dict[str, Any]
@@ -26,7 +27,7 @@ _DESCRIBED = {
     "webhook_id": "Percent-encoded, `%2F` included.",
 }
 _WITH_REVISION = {"/v1/webhooks/{webhook_id}", "/v1/batches/{batch_name}/webhook"}
-_EVENT_TYPES = ("application/json", "application/cloudevents+json", "application/cloudevents-batch+json")
+_EVENT_TYPES = ("application/json", STRUCTURED, BATCHED)
 _ANY_EVENT: Json = {
     "description": "One job event, an array of up to 500, or a CloudEvent.",
     "type": ["object", "array"],

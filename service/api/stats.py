@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from service.api import answers
 from service.api.calls import Answer, Call
 from service.api.problems import not_found
 from service.api.webhook_calls import webhook_id
+from service.domain.attempts import name_for_tenants
 from service.store import stats, webhooks
 from service.store.stats import BUCKET, Window
 
@@ -25,11 +27,12 @@ def _show(window: Window) -> answers.StatsWindow:
 
 
 def merge_unreachable(window: Window) -> Window:
-    """Add up what tenants cannot tell apart."""
-    hidden = sum(window.outcomes.pop(name, 0) for name in ("dns_error", "blocked_address"))
-    if hidden:
-        window.outcomes["unreachable_name"] = hidden
-    return window
+    """Add up the outcomes that have one name for tenants."""
+    merged: dict[str, int] = {}
+    for outcome, count in window.outcomes.items():
+        name = name_for_tenants(outcome)
+        merged[name] = merged.get(name, 0) + count
+    return replace(window, outcomes=merged)
 
 
 async def get(call: Call) -> Answer:

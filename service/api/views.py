@@ -193,7 +193,7 @@ def describe_job(job: Job) -> dict[str, Any]:
 
 def shown_outcome(outcome: str | None, *, operator: bool) -> str | None:
     """Name an outcome as the caller may know it."""
-    return outcome if operator else name_for_tenants(outcome)
+    return outcome if operator or outcome is None else name_for_tenants(outcome)
 
 
 def shown_error(error: str | None, *, operator: bool) -> str | None:

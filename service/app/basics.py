@@ -19,6 +19,7 @@ from service.delivery.waking import Waker
 from service.domain.batches import Settling
 from service.domain.egress import EgressPolicy, parse_policy
 from service.domain.profiles import ProfileSet
+from service.domain.schedule import Schedule
 from service.domain.webhooks import WebhookDefaults
 from service.ingest.broker import KafkaOptions
 from service.lifecycle import Heartbeats, LoopLagProbe, Stop, SystemClock, SystemRng, Worker
@@ -181,7 +182,7 @@ def build_registry(basics: Basics) -> Registry:
     """Build what the registration scripts share."""
     settings = basics.configuration.settings
     defaults = WebhookDefaults(
-        tuple(int(step.total_seconds()) for step in settings.retry_schedule),
+        tuple(Schedule(settings.retry_schedule).seconds),
         settings.request_timeout.total_seconds(),
         settings.max_in_flight_per_webhook,
     )

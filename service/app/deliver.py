@@ -105,7 +105,7 @@ def build_upkeep(basics: Basics, ingestor: Ingestor, role: DeliverRole | None) -
     settings, database, telemetry = basics.configuration.settings, basics.database, basics.telemetry
     batches, partitions = BatchUpkeep(database), Partitions(database)
     gauging = QueueGauging(QueueLook(database), partitions, partial(_publish, telemetry))
-    total = sum(step.total_seconds() for step in settings.retry_schedule)
+    total = Schedule(settings.retry_schedule).total.total_seconds()
     readable, on_due = WebhookCatalog(database, basics.sealer), _waking(basics, role)
     release = Release(Holds(database, total), readable, telemetry, basics.tell, on_due)
     keeping = Keeping(settings.retention_attempts, settings.retention_messages)

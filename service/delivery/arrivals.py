@@ -15,7 +15,7 @@ from service.ports import HandedOver, NewDelivery
 
 
 class NoEngine:
-    """For a process without the deliver role: everything takes the long way. ``wake`` tells the others."""
+    """For a process without the deliver role: every delivery is left to be claimed. ``wake`` tells the others."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
@@ -39,7 +39,7 @@ class Arrivals:
         self._wake_others = wake_others
 
     def reserve(self, delivery: NewDelivery) -> Lease | None:
-        """Reserve room for one delivery before it is queued; None: it takes the long way."""
+        """Reserve room for one delivery before it is queued; None: it is queued without a lease, to be claimed."""
         return self._handoff.reserve(delivery.webhook_key, delivery.lane, delivery.tenant_id)
 
     def push(self, handed: HandedOver) -> None:

@@ -23,26 +23,16 @@ from service.delivery.rates import Rates, RateStore
 from service.delivery.recording import Recorder, RecordStore
 from service.delivery.slots import Slots
 from service.delivery.spans import AttemptSpans
-from service.lifecycle import Heartbeats
+from service.lifecycle import Heartbeats, Rng
 from service.ports import Tell
 
 
-class Rng(Protocol):
-    """Where chance comes from."""
-
-    def uniform(self) -> float:
-        """A number in [0, 1)."""
-
-    def token(self, size: int) -> bytes:
-        """``size`` bytes that nobody can guess."""
-
-
 class QueueStore(ClaimStore, RecordStore, Protocol):
-    """The queue."""
+    """The queue, as claims and recording use it."""
 
 
-class Fares(HealthStore, RateStore, Protocol):
-    """How webhooks fare, and their rate limits."""
+class WebhookHealthStore(HealthStore, RateStore, Protocol):
+    """Health and rate limits, which share a row for each webhook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +43,7 @@ class EnginePorts:
     rng: Rng
     queue: QueueStore
     webhooks: CatalogStore
-    health: Fares
+    health: WebhookHealthStore
     listener: Listener
     sender: Sender
     heartbeats: Heartbeats

@@ -22,7 +22,7 @@ from service.delivery.decisions import (
 from service.delivery.describing import describe_attempt, describe_decision, describe_delivery
 from service.delivery.entries import Entry
 from service.delivery.instants import DatabaseClock, Monotonic
-from service.delivery.lanes import Standing
+from service.delivery.lanes import Trust
 from service.delivery.observer import Observer
 from service.delivery.observing import Observations
 from service.delivery.ready import ReadyDelivery
@@ -36,17 +36,18 @@ from service.domain.outcomes import Verdict
 from service.domain.targets import Refusal, Target
 from service.domain.traces import SPAN_BYTES, compile_trace, continue_trace
 from service.domain.webhooks import OPERATIONAL_TYPES
+from service.lifecycle import Rng
 from service.ports import Tell
 
-OWN_FAULT_WAIT: Final = 5.0
-COOL_OFF: Final = 1.0
+OWN_FAULT_WAIT: Final = 5.0  # seconds until the delivery that met a fault of our own is due again
+COOL_OFF: Final = 1.0  # seconds in which no attempt starts after one
 KEY_STORE: Final = "key_store"
 _TIMEOUTS: Final = frozenset({OutcomeClass.TIMEOUT, OutcomeClass.CONNECT_TIMEOUT})
 _WITHHELD: Final = {Reason.UNDECRYPTABLE: Verdict.UNDECRYPTABLE, Reason.NO_SIGNING_KEY: Verdict.UNSIGNABLE}
 
 
 class Sender(Protocol):
-    """Makes HTTP attempts. Deadlines are monotonic seconds; each method but the first may raise OwnFault."""
+    """Makes HTTP attempts. Deadlines are monotonic instants; ``locate`` and ``send`` may raise OwnFault."""
 
     def find_route(self, target: Target, tenant_id: str) -> Route | None:
         """The checked addresses of a target when they are known, without waiting."""
@@ -56,16 +57,6 @@ class Sender(Protocol):
 
     async def send(self, request: OutboundRequest, deadline: float) -> Outcome:
         """Make one attempt, which starts no packet after ``deadline``."""
-
-
-class Rng(Protocol):
-    """Where chance comes from."""
-
-    def uniform(self) -> float:
-        """A number in [0, 1)."""
-
-    def token(self, size: int) -> bytes:
-        """``size`` random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +69,10 @@ class AttemptRules:
 
 
 class Attempts:
-    """Makes attempts of deliveries that hold a slot. ``run`` never raises for anything that one delivery can cause."""
+    """Makes attempts of deliveries that hold a slot. ``run`` never raises for anything that one delivery can cause.
+
+    After a fault of our own no attempt should start until the monotonic instant ``cool_until``.
+    """
 
     def __init__(
         self,
@@ -142,7 +136,7 @@ class Attempts:
         return entry if self.admit(row, entry) else None
 
     def admit(self, row: ReadyDelivery, entry: Entry) -> bool:
-        """Whether a delivery may be sent; if not, it is on its way back into the database."""
+        """Whether a delivery may be sent now; if not, it is handed back, held or ended."""
         if entry.plain and row.body is not None and self._catalog.pauses is NO_PAUSES:
             return True
         obstacle = entry.obstacle
@@ -173,7 +167,10 @@ class Attempts:
         return False
 
     def _pass_trouble(self, row: ReadyDelivery, entry: Entry) -> bool:
-        """Whether the webhook's health lets an attempt run, in a lane of its own; a local hold spends no retry."""
+        """Whether the health of a troubled webhook lets this attempt run; if not, the delivery goes back, for no retry.
+
+        Never in a lane that one-shots share: the delivery moves to the webhook's own lane instead.
+        """
         shared = row.lane != row.webhook_key
         if not shared and entry.find_allowance(self._instants.epoch()) != 0:
             return True
@@ -192,7 +189,7 @@ class Attempts:
             await self._send(row, entry, target, route)
 
     async def _locate(self, row: ReadyDelivery, entry: Entry, target: Target) -> None:
-        """Find the receiver's address without holding a slot; the delivery then takes its turn again."""
+        """Resolve the receiver's name without holding a slot; the delivery then waits for its turn again."""
         self._slots.step_aside(row)
         again = False
         try:
@@ -211,10 +208,9 @@ class Attempts:
         span = self._spans.begin(row, entry) if self._spans else None
         request = OutboundRequest(
             target=target,
-            headers=(),
+            headers=build_headers(row, entry, int(epoch), self._find_trace(row, span)),
             body=row.body or b"",
             tenant_id=row.tenant_id,
-            block=build_block(row, entry, int(epoch), self._find_trace(row, span)),
             connect_timeout=self._rules.connect_timeout,
             route=route,
         )
@@ -222,7 +218,7 @@ class Attempts:
         self._conclude(row, entry, outcome, epoch, span)
 
     def _find_trace(self, row: ReadyDelivery, span: AttemptSpan | None) -> str | None:
-        """The context that the receiver is told: a span's, or the message's own with an id for this attempt."""
+        """The trace context to send: the span's, or the message's own with a span id drawn for this attempt."""
         if span is not None:
             return span.trace
         return continue_trace(row.trace, self._rng.token(SPAN_BYTES)) if row.trace else None
@@ -230,7 +226,10 @@ class Attempts:
     def _conclude(
         self, row: ReadyDelivery, entry: Entry, outcome: Outcome, epoch: float, span: AttemptSpan | None = None
     ) -> None:
-        """Count, decide and hand over; ``epoch`` is when the attempt started, in seconds since 1970."""
+        """Count the attempt, decide, and hand the decision to the recorder.
+
+        ``epoch`` is when the attempt started, in seconds since 1970.
+        """
         current = self._catalog.find(row.webhook_key)
         stale = current is not None and current.revision != entry.revision
         self._count(row, outcome, epoch)
@@ -249,7 +248,7 @@ class Attempts:
         if not (stale or row.test):
             self._observations.note_success(entry, epoch + outcome.duration)
         if row.running:
-            self._slots.done(row, Standing.PROVEN)
+            self._slots.done(row, Trust.PROVEN)
         if self._rules.sample and self._rng.uniform() < self._rules.sample:
             self._tell("attempt", **describe_attempt(row, entry, outcome, trace))
 
@@ -270,7 +269,7 @@ class Attempts:
                 disable=decision.disable,
             )
         if row.running:
-            self._slots.done(row, Standing.SUSPECT if outcome.kind in _TIMEOUTS else None)
+            self._slots.done(row, Trust.SUSPECT if outcome.kind in _TIMEOUTS else None)
         self._tell("attempt_failed", **describe_attempt(row, entry, outcome, trace), **describe_decision(undelivered))
 
     def _count(self, row: ReadyDelivery, outcome: Outcome, epoch: float) -> None:
@@ -283,9 +282,9 @@ class Attempts:
         )
 
     def _meet_own_fault(self, row: ReadyDelivery, entry: Entry, fault: OwnFault) -> None:
-        """No attempt is recorded and no retry is used; everybody waits a moment for what we lack.
+        """Record no attempt and use no retry; start nothing for a moment, since every attempt would lack the same.
 
-        Only the delivery waits for what its tenant has used up: otherwise one tenant could stop the others.
+        Where the tenant has used up its own share, only this delivery waits: one tenant must not stop the others.
         """
         self._recorder.release(row, self._instants.epoch() + OWN_FAULT_WAIT)
         if isinstance(fault, TenantBusy):
@@ -304,8 +303,8 @@ class Attempts:
         self._recorder.decide(decide_without_attempt(row, entry, Verdict.BROKEN, self._instants.now()))
 
 
-def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | None = None) -> bytes:
-    """The header lines of one attempt, signed now; chapter 3."""
+def build_headers(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | None = None) -> bytes:
+    """All header lines of one attempt but the sender's own, signed for ``timestamp`` in unix seconds (chapter 3)."""
     assert entry.signer is not None
     assert row.body is not None
     signature = entry.signer.sign(row.message_id, timestamp, row.body)
@@ -314,17 +313,17 @@ def build_block(row: ReadyDelivery, entry: Entry, timestamp: int, trace: str | N
         f"webhook-attempt: {row.number}\r\nwebhook-event-type: {_clean(row.type)}\r\n"
         f"webhook-generation: {row.generation}\r\n"
     )
-    block = entry.block + own.encode()
-    return block + compile_trace(trace) if trace else block
+    lines = entry.fixed_headers + own.encode()
+    return lines + compile_trace(trace) if trace else lines
 
 
 def _clean(text: str) -> str:
-    """A message type comes from a profile; whatever it is, it stays within its header line."""
+    """A message type, which comes from a profile, in a form that stays within its header line."""
     return text if text.isascii() and text.isprintable() else ascii(text)
 
 
 def _refuse(refusal: Refusal | None) -> Outcome:
-    """What is refused before any packet: for its form at once, for its address with another try."""
+    """The outcome of a URL that was refused before any packet: for its form, or for its address (then it is retried)."""
     form = refusal is None or refusal.form
     kind = OutcomeClass.URL_REFUSED if form else OutcomeClass.BLOCKED_ADDRESS
     return Outcome(kind, detail="" if refusal is None else refusal.reason)

@@ -1,7 +1,7 @@
-"""Which lanes have something due in the queue, and since when the others have had nothing.
+"""Which lanes have deliveries due in the queue that no process has leased yet.
 
-Belongs here: what claims and surveys say about lanes. Does not belong here: what is asked for in a claim (``claiming``)
-and when the next one is due (``engine``).
+Belongs here: what claims and surveys have shown of lanes. Does not belong here: what a claim asks for (``claiming``) and
+when the next one is made (``intake``).
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 LONG_AGO: Final = float("-inf")
+# Claims expect a delivery to be committed within so many seconds of its due time; surveys find the others.
 LATEST_COMMIT: Final = 5.0
-ROUNDING: Final = 0.001
+ROUNDING: Final = 0.001  # seconds that an instant may lose on its way from the database
 
 
 class Backlog:
-    """The lanes that are behind: something of theirs is due in the queue, as far as is known here.
+    """The lanes that are *behind*: as far as this process knows, the queue holds something due of theirs.
 
-    Instants are seconds since 1970 by the database's clock. Other lanes have nothing that was due before ``since``, but
-    for what became due more than five seconds before its transaction ended: surveys find that. A lane that is behind
-    has an instant of its own before which nothing of it is due.
+    Each has an instant before which nothing of it was due; claims look at its index from there on. Every other lane has
+    nothing that was due before ``since``, unless a transaction committed it more than five seconds after it was due:
+    surveys find that. Instants are seconds since 1970 by the database's clock.
     """
 
     def __init__(self) -> None:
@@ -33,31 +34,32 @@ class Backlog:
         return lane in self._lanes
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
-        """The lanes that are behind, each with its instant, those first that no claim has come to for longest."""
+        """The lanes that are behind, each with its instant; first those that claims have not reached for longest."""
         return iter(self._lanes.items())
 
     def mark(self, lane: int) -> None:
-        """Something of this lane goes into the database without a lease, or was left there."""
+        """The queue holds something of this lane that is due, or is about to."""
         self._lanes.setdefault(lane, self.since)
         self._marked.add(lane)
 
     def find_instant(self, lane: int) -> float | None:
-        """Nothing of this lane was due before; None: it is not behind."""
+        """The instant before which nothing of this lane was due; None: it is not behind."""
         return self._lanes.get(lane)
 
     def move(self, lane: int, since: float) -> None:
-        """Something that was due since an instant is in this lane now."""
+        """Deliveries were moved into this lane, due since an instant."""
         self._lanes[lane] = min(since, self._lanes.get(lane, since))
         self._marked.add(lane)
 
-    def ask(self) -> None:
-        """A claim is about to be sent: what it does not find is not there, unless marked later."""
+    def begin_claim(self) -> None:
+        """A claim is about to be sent: a lane that it empties is behind no more, unless it is marked meanwhile."""
         self._marked.clear()
 
-    def note(self, reached: Iterable[int], emptied: Collection[int], left: Iterable[int], since: float) -> None:
-        """A claim has come to some lanes, in this order, and has taken all that was due of some of them.
+    def note_claim(self, reached: Iterable[int], emptied: Collection[int], left: Iterable[int], since: float) -> None:
+        """Take in what a claim has shown. Lanes that it did not reach keep their place in the line.
 
-        It has left something of others since that instant. Lanes that it did not come to keep their place in the line.
+        It reached some lanes, in this order, and took all that was due of those ``emptied``; of those ``left`` it found
+        something due since the instant, and took less.
         """
         for lane in reached:
             at = self._lanes.pop(lane, since)
@@ -66,23 +68,23 @@ class Backlog:
         for lane in left:
             self._lanes.setdefault(lane, since)
 
-    def note_lanes(self, lanes: Sequence[int], oldest: Sequence[float]) -> None:
-        """A survey has found lanes with something due, and when the oldest became so."""
+    def note_survey(self, lanes: Sequence[int], oldest: Sequence[float]) -> None:
+        """Take in lanes in which a survey has found something due, and since when."""
         self._lanes.update(zip(lanes, (at - ROUNDING for at in oldest), strict=True))
         self._marked.update(lanes)
 
-    def advance(self, at: float) -> None:
-        """A claim has seen all lanes with something due at this instant, which is now."""
+    def note_full_claim(self, at: float) -> None:
+        """A claim at this instant, which is now, has seen all lanes that became behind lately."""
         if at < max(self._latest, self.since):
             self.forget_instants()
         self._latest = at
-        self.pass_by(at)
+        self.raise_since(at)
 
-    def pass_by(self, at: float) -> None:
-        """All lanes with something that was due at this instant are known."""
+    def raise_since(self, at: float) -> None:
+        """All lanes with something due at this instant are known, but for commits that were late."""
         self.since = max(self.since, at - LATEST_COMMIT)
 
     def forget_instants(self) -> None:
-        """The clock was put back, or the database may be another: what is known of instants holds no longer."""
+        """Trust no instant any more: the clock was put back, or the database may be another one."""
         self.since = self._latest = LONG_AGO
         self._lanes = dict.fromkeys(self._lanes, LONG_AGO)

@@ -15,8 +15,8 @@ from service.delivery.entries import Entry, SendingDefaults, WebhookSource, buil
 from service.delivery.instants import DatabaseClock, Monotonic
 from service.domain.health import Health, build_health
 
-STALE_AFTER: Final = 2.0
-LOOK_BACK: Final = 15.0
+STALE_AFTER: Final = 2.0  # seconds; chapter 1, registration rules
+LOOK_BACK: Final = 15.0  # seconds beyond the last look: a transaction that writes now may commit so much later
 KEPT_ENTRIES: Final = 50_000
 
 
@@ -38,7 +38,7 @@ NO_PAUSES: Final = Pauses()
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """How a webhook fares that is not simply well; ``held_until`` in seconds since 1970."""
+    """The stored health of a webhook that is, or was, not well; ``held_until`` in seconds since 1970."""
 
     webhook_key: int
     health: Health | None
@@ -46,8 +46,11 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One look at what has changed: revisions, health, pauses, and how many processes share the work."""
+class Changes:
+    """What has changed lately, and what is read anew each time.
+
+    ``revisions`` are pairs of webhook key and revision. ``processes`` is how many live deliver processes there are.
+    """
 
     revisions: tuple[tuple[int, int], ...] = ()
     troubles: tuple[Trouble, ...] = ()
@@ -64,17 +67,20 @@ class CatalogStore(Protocol):
     async def load(self, webhook_keys: Collection[int]) -> list[WebhookSource]:
         """These webhooks, opened; those that do not exist are left out."""
 
-    async def look(self, back: float, troubled: Collection[int], *, first: bool) -> Look:
-        """What has changed in the last ``back`` seconds: revisions, and the health of webhooks that are not well, or are
-        ``troubled`` for all that we know. At the ``first`` look the health of all that are not well.
+    async def read_changes(self, back: float, troubled: Collection[int], *, first: bool) -> Changes:
+        """What has changed in the last ``back`` seconds.
+
+        Health is read of webhooks that are not well, and of the ``troubled``, which were not when we last looked; the
+        ``first`` time, of all that are not well, whenever that was written.
         """
 
 
 class Catalog:
     """Webhooks by key. ``find`` costs a dictionary look-up; ``reload`` and ``refresh`` ask the store.
 
-    Attempts may start on what is known until the monotonic instant ``fresh_until``. ``on_replaced`` is called with the
-    new entry of a webhook whose revision has changed.
+    Attempts may start on what is known until the monotonic instant ``fresh_until``. ``closed_lanes`` are those that an
+    operator has paused, ``unwell_lanes`` those whose breaker or hold lets nothing but extra attempts through.
+    ``on_replaced`` is called with the new entry of a webhook whose revision has changed.
     """
 
     def __init__(
@@ -108,11 +114,12 @@ class Catalog:
         stepped = await self._measure_clock(asked)
         troubled = set(self._troubled)
         first = not math.isfinite(self._looked_at)
-        look = await self._store.look(LOOK_BACK if first else self._reach(asked, stepped), troubled, first=first)
-        changed = [key for key, revision in look.revisions if self._is_older(key, revision)]
+        back = LOOK_BACK if first else self._reach(asked, stepped)
+        found = await self._store.read_changes(back, troubled, first=first)
+        changed = [key for key, revision in found.revisions if self._is_older(key, revision)]
         if changed:
             await self._load(changed)
-        self._adopt(look)
+        self._adopt(found)
         self._let_time_pass()
         self._looked_at = asked
         self.fresh_until = asked + STALE_AFTER
@@ -129,9 +136,9 @@ class Catalog:
             self.unwell_lanes.add(entry.webhook_key)
 
     def close_lanes(self) -> None:
-        """Work out of which lanes nothing may be claimed (operators paused them), or nothing but extra attempts (unwell).
+        """Work out ``closed_lanes`` and ``unwell_lanes`` anew.
 
-        A lane that one-shots share is never unwell: what is queued of one that is not well leaves it.
+        A lane that one-shots share is never unwell: a one-shot that is not well leaves it for a lane of its own.
         """
         epoch = self._instants.epoch()
         self.unwell_lanes = {key for key in self._troubled if self._is_resting(key, epoch)}
@@ -151,9 +158,9 @@ class Catalog:
         return max(0.0, epoch - expected) if known else 0.0
 
     def _reach(self, asked: float, stepped: float) -> float:
-        """How far back to look: over the time since the last look, and transactions that were open then.
+        """How many seconds to look back: to the last look, and over transactions that were open then.
 
-        A clock that stepped forward meanwhile makes what was written just before look old.
+        If the database's clock has stepped forward since, what was written just before the step looks that much older.
         """
         return LOOK_BACK + asked - self._looked_at + stepped
 
@@ -182,14 +189,16 @@ class Catalog:
             held = replace(source, broken=True, headers=(), retry_schedule=None)
             return build_entry(held, self._defaults, epoch, self.processes)
 
-    def _adopt(self, look: Look) -> None:
+    def _adopt(self, found: Changes) -> None:
         epoch = self._instants.epoch()
-        self.pauses = look.pauses if look.pauses != NO_PAUSES else NO_PAUSES
-        if look.processes != self.processes:
-            self.processes = max(1, look.processes)
+        self.pauses = (
+            found.pauses if found.pauses != NO_PAUSES else NO_PAUSES
+        )  # the very object: it is asked for by ``is``
+        if found.processes != self.processes:
+            self.processes = max(1, found.processes)
             for entry in self._entries.values():
                 entry.set_terms(epoch, self.processes)
-        for trouble in look.troubles:
+        for trouble in found.troubles:
             known = self._entries.get(trouble.webhook_key)
             if known is not None:
                 health = trouble.health or build_health(known.health.enabled_at)
@@ -197,7 +206,7 @@ class Catalog:
                 self.note(known)
 
     def _let_time_pass(self) -> None:
-        """Of webhooks that are not well nothing new is read where nothing was written, but probes become due."""
+        """Probes become due, and holds end, without anything being written: work out the terms of the troubled anew."""
         epoch = self._instants.epoch()
         for key in self._troubled:
             entry = self._entries.get(key)

@@ -23,16 +23,16 @@ from service.delivery.recording import Recorder
 from service.delivery.slots import Slots
 from service.ports import StoreUnavailable
 
-PER_CLAIM: Final = 500
-PER_UNKNOWN_LANE: Final = 4
+PER_CLAIM: Final = 500  # deliveries
+PER_UNKNOWN_LANE: Final = 4  # deliveries of a lane that has nothing here yet
 LANES_PER_CLAIM: Final = 500
-RECENT: Final = 2_000
-LANES_PER_PAGE: Final = 1_000
+RECENT: Final = 2_000  # deliveries among which a claim everywhere looks for other lanes
+LANES_PER_PAGE: Final = 1_000  # of a survey
 FIRST_LANE: Final = -(2**63)
-EXTRA_ONLY: Final = -1
-FULL_LEASES: Final = 2.0
-ASIDE: Final = 1_000
-EXTRA_AT_ONCE: Final = 50
+EXTRA_ONLY: Final = -1  # as a lane's room: one delivery that is no attempt of the schedule
+LONGEST_WAIT: Final = 2.0  # leases; what has waited here for longer goes back, so that another process may send it
+SET_ASIDE: Final = 1_000  # deliveries of a shared lane that are looked at to be moved out of it
+EXTRA_PER_LANE: Final = 50  # redeliveries and tests that a survey makes due anew
 
 
 class TokenSource(Protocol):
@@ -44,11 +44,13 @@ class TokenSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What is wanted: deliveries of ``lanes``, each from its instant on, and of lanes with something due since ``since``.
+    """Which deliveries are wanted.
 
-    The latter are looked for among the first ``recent`` deliveries due since then. Of each lane as many as ``rooms`` says,
-    else ``default``, where ``EXTRA_ONLY`` means one that is not of the schedule; ``limit`` of all, leased for ``lease``
-    seconds, which end at the monotonic instant ``expires``. Other instants are seconds since 1970 by the database's clock.
+    Those of ``lanes``, each from its instant on; and those of other lanes that are found among the first ``recent``
+    deliveries that became due at ``since`` or later (0: no other lanes). Of a lane at most ``rooms[lane]``, or
+    ``default``; ``EXTRA_ONLY`` asks for one that is no attempt of the schedule. ``limit`` bounds all together. They are
+    leased with the fencing ``token`` for ``lease`` seconds, which end at the monotonic instant ``expires``. The other
+    instants are seconds since 1970 by the database's clock.
     """
 
     lanes: Mapping[int, float]
@@ -68,10 +70,9 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What was leased ``at`` an instant of the database's clock.
+    """What was leased, ``at`` an instant of the database's clock in seconds since 1970.
 
-    ``found`` are lanes with something due since the instant that was asked about, beside those that were named; ``cut``:
-    there may be others.
+    ``found`` are the other lanes that were found, leased from or not; ``cut``: there may be more of them.
     """
 
     rows: list[ReadyDelivery]
@@ -82,7 +83,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class DueLanes:
-    """Lanes with something due ``at`` an instant, and since when; ``ends_at`` is where to go on, None: nowhere."""
+    """A page of a survey: lanes with something due ``at`` an instant, and since when (seconds since 1970).
+
+    The next page begins after the lane ``ends_at``; None: this is the last one.
+    """
 
     lanes: list[int]
     oldest: list[float]
@@ -97,19 +101,22 @@ class ClaimStore(Protocol):
         """Lease due deliveries."""
 
     async def list_lanes(self, after: int, limit: int) -> DueLanes:
-        """Look at so many lanes after ``after`` which have deliveries that wait for their instant."""
+        """List those lanes that have something due, of the next ``limit`` lanes after ``after`` that have anything."""
 
     async def wake_extra(self, lanes: Collection[int], older: float, limit: int) -> None:
-        """Redeliveries and tests of these lanes that have been due for so long are due anew, so many of each lane."""
+        """Make redeliveries and tests of these lanes due now, at most ``limit`` of each lane.
+
+        Only those that have been due for more than ``older`` seconds: claims find them only where they became due lately.
+        """
 
     async def set_aside(self, lane: int, since: float, webhook_keys: Collection[int], limit: int) -> None:
-        """Move what is due of these webhooks into lanes of their own, if it is among the first ``limit`` of a lane."""
+        """Move what is due of these webhooks into lanes of their own, from among the first ``limit`` due in ``lane``."""
 
     async def renew(self, rows: Collection[ReadyDelivery], lease: float) -> set[int]:
         """Renew leases that are still ours and unflagged; return the delivery ids of those."""
 
     async def find_wait(self) -> float | None:
-        """Seconds until the next delivery becomes due that is not due yet."""
+        """Seconds until the next delivery becomes due, those that are due already left out; None: there is none."""
 
 
 def draw_token(rng: TokenSource) -> int:
@@ -120,9 +127,9 @@ def draw_token(rng: TokenSource) -> int:
 class Claimer:
     """Brings due deliveries into the slots. One claim at a time.
 
-    ``took`` is how many the last claim has leased, ``passed`` how many lanes without room it has found; ``cut``: there may
-    be lanes with something due that it did not find, so a survey should. ``asking``: a claim is on its way, and what it
-    leases is known to nobody else.
+    Of the last claim: ``took`` is how many deliveries it leased, ``passed`` how many lanes it found that have no room;
+    ``cut``: it did not look at all that became due lately, so a survey is wanted. ``asking``: a claim is under way, whose
+    leases may be committed already.
     """
 
     def __init__(
@@ -156,7 +163,7 @@ class Claimer:
         self._unwell: dict[int, set[int]] = {}
 
     async def claim(self, *, everywhere: bool) -> bool:
-        """Claim once from lanes that are behind, or from all; True when there is more to be had at once.
+        """Claim once, from lanes that are behind or from all; True when another claim at once would bring more.
 
         Raises StoreUnavailable or Conflict.
         """
@@ -168,7 +175,7 @@ class Claimer:
         request = self._build_request(limit, RECENT if everywhere else 0)
         if not everywhere and not request.lanes:
             return False
-        self._backlog.ask()
+        self._backlog.begin_claim()
         claimed = await self._claim(request)
         self._observer.deliveries_claimed(len(claimed.rows))
         more = self._take_note(request, claimed)
@@ -177,23 +184,23 @@ class Claimer:
         return more
 
     async def survey(self) -> None:
-        """Find all lanes with something due, however old; of lanes that are not well, extra attempts.
+        """Find all lanes with something due, however long, and extra attempts of lanes that may send nothing else.
 
         Raises StoreUnavailable or Conflict.
         """
         page = first = await self._store.list_lanes(FIRST_LANE, LANES_PER_PAGE)
-        self._backlog.note_lanes(page.lanes, page.oldest)
+        self._backlog.note_survey(page.lanes, page.oldest)
         while page.ends_at is not None:
             page = await self._store.list_lanes(page.ends_at, LANES_PER_PAGE)
-            self._backlog.note_lanes(page.lanes, page.oldest)
-        self._backlog.pass_by(first.at)
+            self._backlog.note_survey(page.lanes, page.oldest)
+        self._backlog.raise_since(first.at)
         if self._catalog.unwell_lanes:
-            await self._store.wake_extra(self._catalog.unwell_lanes, LATEST_COMMIT, EXTRA_AT_ONCE)
+            await self._store.wake_extra(self._catalog.unwell_lanes, LATEST_COMMIT, EXTRA_PER_LANE)
 
     async def let_in(self, rows: Sequence[ReadyDelivery], *, shed: bool = False) -> None:
-        """Put leased deliveries into the slots, or on their way back if their webhook is not to be sent to.
+        """Put leased deliveries into the slots, or hand them back if nothing may be sent to their webhook.
 
-        With ``shed`` those of lanes that have had their part of the buffer go back, too. All of them do if their webhooks
+        With ``shed``, those whose crowd has used up its part of the buffer go back, too. All of them do if their webhooks
         cannot be loaded: StoreUnavailable or Conflict.
         """
         try:
@@ -207,7 +214,7 @@ class Claimer:
                 self.let_one_in(row, now)
 
     def let_one_in(self, row: ReadyDelivery, now: float) -> None:
-        """The same at the monotonic instant ``now`` for one delivery whose webhook is known."""
+        """The same for one delivery whose webhook is known; ``now`` is monotonic."""
         entry = self._catalog.find(row.webhook_key)
         if entry is None:
             self._recorder.release(row)
@@ -222,9 +229,9 @@ class Claimer:
         self._slots.add(row, entry.terms)
 
     async def keep_leases(self) -> None:
-        """Renew the leases of waiting deliveries that have run half, and hand back what has waited for long."""
+        """Renew leases that are half over, of deliveries that still wait; hand back what has waited for too long."""
         now = self._clock.monotonic()
-        long_ago = now - FULL_LEASES * self.lease
+        long_ago = now - LONGEST_WAIT * self.lease
         self.hand_back(self._slots.withdraw(lambda row: row.ready < long_ago))
         aging = [row for row in self._slots.list_waiting() if row.expires - now < self.lease / 2]
         if aging:
@@ -239,20 +246,20 @@ class Claimer:
             self._recorder.release(row)
 
     def is_behind(self, lane: int) -> bool:
-        """Whether older deliveries of a lane are likely to wait in the database."""
+        """Whether the queue is likely to hold older deliveries of a lane."""
         return lane in self._backlog
 
     def mark_behind(self, lane: int) -> None:
-        """A delivery of this lane goes into the database without a lease."""
+        """A delivery of this lane goes into the queue without a lease."""
         self._backlog.mark(lane)
 
     def wants_more(self, lane: int) -> bool:
-        """Whether there is room again for deliveries that were left in the database, of this lane or one like it."""
+        """Whether there is room again for what had to stay in the queue, of this lane or of a crowd that was denied."""
         may_claim = self.is_behind(lane) and self._slots.may_claim(lane)
         return may_claim or any(map(self._slots.buffer.has_eased, self._denied))
 
     def _shed_one(self, row: ReadyDelivery) -> bool:
-        """Give a delivery back if its lane's kind, or its tenant, has had its part of the buffer."""
+        """Hand a delivery back if a crowd of its lane has used up its part of the buffer."""
         entry = self._catalog.find(row.webhook_key)
         if entry is None or (entry.troubled and row.lane != row.webhook_key):
             return False
@@ -265,7 +272,7 @@ class Claimer:
         return True
 
     def _leave_shared_lane(self, row: ReadyDelivery) -> None:
-        """A one-shot that is not well shares no lane: an extra attempt is made beside it, the rest moves in the queue."""
+        """A one-shot that is not well has a lane of its own: extra attempts use it here, the rest is moved in the queue."""
         if not row.scheduled:
             row.lane = row.webhook_key
             return
@@ -273,12 +280,12 @@ class Claimer:
         self._unwell.setdefault(row.lane, set()).add(row.webhook_key)
 
     async def _set_aside(self) -> None:
-        """Move a good deal of what would be turned away as well, so that others need not wait for it, a few a claim."""
+        """Move many of such a one-shot's deliveries at once: the next claims need not turn them away one by one."""
         unwell, self._unwell = self._unwell, {}
         for lane, keys in unwell.items():
             since = self._backlog.find_instant(lane)
             if since is not None:
-                await self._store.set_aside(lane, since, keys, ASIDE)
+                await self._store.set_aside(lane, since, keys, SET_ASIDE)
                 for key in keys:
                     self._backlog.move(key, since)
 
@@ -325,18 +332,18 @@ class Claimer:
             self.asking = False
 
     def _take_note(self, request: ClaimRequest, claimed: Claimed) -> bool:
-        """Learn which lanes are behind; True when the claim was full, or could not name all of them."""
+        """Learn which lanes are behind; True when the claim was full, or could not name all lanes that are behind."""
         counts = Counter(row.lane for row in claimed.rows)
         asked = [lane for lane in (*request.lanes, *claimed.found) if request.find_room(lane)]
         full = len(claimed.rows) >= request.limit
-        if full:  # what it had not come to by then may have something due
+        if full:  # lanes after the last one that gave something may not have been looked at
             del asked[1 + max((place for place, lane in enumerate(asked) if lane in counts), default=-1) :]
         emptied = {lane for lane in asked if counts[lane] < request.find_room(lane)}
         if full:
             emptied.difference_update(asked[-1:])
-        self._backlog.note(asked, emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
+        self._backlog.note_claim(asked, emptied, (lane for lane in claimed.found if lane not in emptied), request.since)
         self.cut = claimed.cut and request.recent > 0
         if request.recent and not claimed.cut:
-            self._backlog.advance(claimed.at)
+            self._backlog.note_full_claim(claimed.at)
         self.took, self.passed = len(claimed.rows), sum(not request.find_room(lane) for lane in claimed.found)
         return full or len(request.lanes) == LANES_PER_CLAIM

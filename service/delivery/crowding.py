@@ -1,7 +1,8 @@
-"""Whose share of the buffer is used up, so that nobody's backlog keeps the others' deliveries out.
+"""Sharing the buffer of deliveries that wait for a slot, so that nobody's backlog keeps the others out.
 
-Belongs here: counting what waits, by standing and tenant, and how much one lane may have of what is free. Does not
-belong here: whose turn it is (``slots``), and a lane's own caps (``lanes``).
+A *crowd* is whoever shares a part of the buffer: all lanes of a trust, or all lanes of a tenant. Belongs here: counting
+what waits by crowd, and how much of the free room one lane may have. Does not belong here: whose turn it is (``slots``),
+and a lane's own caps (``lanes``).
 """
 
 from __future__ import annotations
@@ -9,27 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from service.delivery.lanes import Lane, Standing, Tenant
+from service.delivery.lanes import Lane, Tenant, Trust
 
-PARTS: Final = 16
-EASED: Final = 0.75
-UNPROVEN_AT_ONCE: Final = 64
+PARTS: Final = 16  # a lane may have one of so many parts of the free room
+EASED: Final = 0.75  # a crowd that had used up its part gets more once it is down to this share of it
+UNPROVEN_AT_ONCE: Final = 64  # deliveries that one claim brings for all lanes that are not proven
 
-Crowd: TypeAlias = Standing | Tenant
-_STANDINGS: Final[dict[Standing, tuple[Standing, ...]]] = {
-    Standing.PROVEN: (),
-    Standing.NEW: (Standing.NEW,),
-    Standing.SUSPECT: (Standing.NEW, Standing.SUSPECT),
+Crowd: TypeAlias = Trust | Tenant
+# Crowds of lanes by trust: suspects count for their own part, and with the new lanes for that of all unproven ones.
+_SHARED_WITH: Final[dict[Trust, tuple[Trust, ...]]] = {
+    Trust.PROVEN: (),
+    Trust.NEW: (Trust.NEW,),
+    Trust.SUSPECT: (Trust.NEW, Trust.SUSPECT),
 }
 
 
 class Buffer:
     """Room for deliveries that wait for a slot, ``size`` in all.
 
-    A lane may have a sixteenth of what is free above the last quarter, and one delivery even then, so that many greedy
-    lanes leave room for one more. Lanes that are not proven have half of the buffer together, suspects among them a
-    quarter, one tenant half.
-    ``reserved`` is room kept for deliveries that are about to come.
+    One lane may have a sixteenth of what is free above the last quarter, and always at least one delivery: so a newcomer
+    finds room however many lanes have a backlog. All lanes that are not proven have at most half of the buffer, the
+    suspects among them a quarter, and one tenant half. ``reserved`` is room kept for deliveries that ingest is about to
+    hand over.
     """
 
     def __init__(self, size: int) -> None:
@@ -48,36 +50,36 @@ class Buffer:
 
     @property
     def per_lane(self) -> int:
-        """How many deliveries of one lane may wait as things are, whatever it may have by itself."""
+        """How many deliveries of one lane may wait now, whatever the lane's own cap is."""
         return max(1, (self.free - self.size // 4) // PARTS)
 
     def count(self, lane: Lane, deliveries: int) -> None:
-        """So many more deliveries (fewer, if negative) wait in a lane."""
+        """So many more deliveries (fewer, if negative) wait here, in this lane."""
         self.waiting += deliveries
         self.move(lane, deliveries)
 
     def move(self, lane: Lane, deliveries: int) -> None:
-        """So many deliveries that waited elsewhere wait in a lane now (or the other way round, if negative)."""
-        self._in_lanes[lane.standing] += deliveries
+        """So many deliveries that wait here already come into this lane (or leave it, if negative)."""
+        self._in_lanes[lane.trust] += deliveries
         lane.tenant.waiting += deliveries
 
-    def judge(self, lane: Lane, standing: Standing) -> None:
-        """A lane has another standing from now on."""
-        self._in_lanes[lane.standing] -= len(lane.rows)
-        lane.standing = standing
-        self._in_lanes[standing] += len(lane.rows)
+    def judge(self, lane: Lane, trust: Trust) -> None:
+        """Trust a lane more, or less, from now on."""
+        self._in_lanes[lane.trust] -= len(lane.rows)
+        lane.trust = trust
+        self._in_lanes[trust] += len(lane.rows)
 
     def find_crowd(self, lane: Lane) -> Crowd | None:
-        """Who has had its part of the buffer: lanes of this one's standing, or its tenant; None if neither has."""
+        """Who has used up its part of the buffer: the lanes trusted like this one, or its tenant; None: nobody."""
         return next((crowd for crowd in list_crowds(lane) if self.find_left(crowd) <= 0), None)
 
     def find_left(self, crowd: Crowd) -> int:
-        """How many more deliveries of a crowd may wait: of a tenant, of suspects, of suspects and new lanes together."""
+        """How many more deliveries of a crowd may wait; ``Trust.NEW`` stands for all lanes that are not proven."""
         waiting, part = self._find_part(crowd)
         return part - waiting
 
     def has_eased(self, crowd: Crowd) -> bool:
-        """Whether a crowd has gone so far that it pays to claim for it again."""
+        """Whether so much of a crowd's part is free again that a claim is worth its price."""
         waiting, part = self._find_part(crowd)
         return waiting <= EASED * part
 
@@ -87,25 +89,25 @@ class Buffer:
         return min(room, self.free) if room and self.find_crowd(lane) is None else 0
 
     def may_claim(self, lane: Lane) -> bool:
-        """Whether it pays to claim more deliveries of a lane."""
+        """Whether a claim for this lane is worth its price."""
         return self.find_room(lane) > 0 and all(map(self.has_eased, list_crowds(lane)))
 
     def _find_part(self, crowd: Crowd) -> tuple[int, int]:
         """How many deliveries of a crowd wait, and how many may."""
         if isinstance(crowd, Tenant):
             return crowd.waiting, self._per_tenant
-        suspects = self._in_lanes[Standing.SUSPECT]
-        if crowd is Standing.SUSPECT:
+        suspects = self._in_lanes[Trust.SUSPECT]
+        if crowd is Trust.SUSPECT:
             return suspects, self._suspects
-        return suspects + self._in_lanes[Standing.NEW], self._unproven
+        return suspects + self._in_lanes[Trust.NEW], self._unproven
 
 
 class Shares:
-    """How many more deliveries each of these lanes may get (``rooms``, by key), so that there is room for all of them.
+    """How many more deliveries a claim may bring for each of these lanes (``rooms``, by lane key).
 
-    First come, first served. ``denied`` are crowds that have nothing left for a lane. One that has had its part gets
-    more when it has eased, so that claims are worth their price; and lanes that are not proven get 64 in all, so that a
-    claim which brings their backlog holds nobody up.
+    Lanes are served in the order given, and what one gets is taken from what its crowds have left. ``denied`` are the
+    crowds that had nothing left for a lane: a crowd that has used up its part gets nothing until it has eased. All
+    unproven lanes together get at most 64 a claim, so that bringing in their backlog holds nobody up.
     """
 
     def __init__(self, buffer: Buffer, lanes: Iterable[Lane]) -> None:
@@ -140,5 +142,5 @@ class Shares:
 
 
 def list_crowds(lane: Lane) -> tuple[Crowd, ...]:
-    """Those which a lane shares a part of the buffer with."""
-    return (*_STANDINGS[lane.standing], lane.tenant)
+    """The crowds that a lane belongs to."""
+    return (*_SHARED_WITH[lane.trust], lane.tenant)

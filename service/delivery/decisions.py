@@ -1,4 +1,4 @@
-"""What becomes of a delivery that was not accepted, in a form that can be decided again when a flag came between.
+"""Decisions about deliveries that were not accepted, kept with their facts: a flag set meanwhile has them decided again.
 
 Belongs here: from a leased delivery and its webhook to the facts of the state table. Does not belong here: the table
 (``domain.outcomes``) and writing the decision down (``recording``).
@@ -58,7 +58,7 @@ def decide_without_attempt(row: ReadyDelivery, entry: Entry, verdict: Verdict, n
 
 
 def end_without_attempt(row: ReadyDelivery, entry: Entry, state: State, reason: Reason) -> Undelivered:
-    """End a delivery that there is nothing left to send of, or nowhere to send to."""
+    """End a delivery whose body or webhook is gone."""
     decision = Decision(state, reason, attempts=row.spent)
     return Undelivered(row, build_facts(row, entry, stale=False), decision, entry.origin)
 
@@ -75,7 +75,7 @@ def decide_again(first: Undelivered, recall: Recall | None, reason: Reason | Non
 
 
 def build_facts(row: ReadyDelivery, entry: Entry, *, stale: bool) -> DeliveryFacts:
-    """What the state table wants to know."""
+    """The facts that the state table decides by."""
     special = row.special
     return DeliveryFacts(
         schedule=entry.schedule,

@@ -79,8 +79,8 @@ class Entry:
 
     ``lane`` is where its deliveries are queued; those of a one-shot share it with others, and leave it for the lane with
     the number ``webhook_key`` while it is troubled. That of any other webhook is ``webhook_key`` itself.
-    ``target`` is None when the URL was refused (``refusal``) or does not decrypt. ``block`` holds the header lines that
-    every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way
+    ``target`` is None when the URL was refused (``refusal``) or does not decrypt. ``fixed_headers`` are the header lines
+    that every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way
     of sending, and the last attempt was accepted.
     """
 
@@ -95,7 +95,7 @@ class Entry:
     host: str
     target: Target | None
     refusal: Refusal | None
-    block: bytes
+    fixed_headers: bytes
     signer: Signer | None
     schedule: Schedule
     timeout: float
@@ -162,7 +162,7 @@ def build_entry(source: WebhookSource, defaults: SendingDefaults, epoch: float, 
         host=target.host if target else source.origin,
         target=target,
         refusal=refusal,
-        block=_build_block(source, defaults.user_agent),
+        fixed_headers=_compile_fixed_headers(source, defaults.user_agent),
         signer=signer,
         schedule=_build_schedule(source, defaults.schedule),
         timeout=source.timeout_seconds or defaults.timeout,
@@ -208,7 +208,7 @@ def _build_signer(source: WebhookSource) -> Signer:
     return build_signer(source.hmac, pairs)
 
 
-def _build_block(source: WebhookSource, user_agent: str) -> bytes:
+def _compile_fixed_headers(source: WebhookSource, user_agent: str) -> bytes:
     own = (("content-type", "application/json"), ("user-agent", user_agent))
     return compile_headers((*own, *list_sendable(source.headers)))
 

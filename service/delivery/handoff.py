@@ -1,4 +1,4 @@
-"""The short way from ingest to the wire: deliveries inserted already leased to this process, sent from memory.
+"""From ingest to the wire without a claim: deliveries are inserted already leased to this process, and sent from memory.
 
 Belongs here: reserving room before the commit, and taking the deliveries after it. Does not belong here: the insert
 (``service.store.queueing``) and whether a delivery may be sent at all (``attempting``).
@@ -16,7 +16,7 @@ from service.delivery.ready import Lease, ReadyDelivery
 from service.delivery.recording import Recorder
 from service.delivery.slots import Slots
 
-MAX_ARRIVALS: Final = 2_000
+MAX_ARRIVALS: Final = 2_000  # deliveries that wait until their webhook is loaded
 
 
 class LocalHandoff:
@@ -52,11 +52,11 @@ class LocalHandoff:
         self.on_due: Callable[[], object] = lambda: None
 
     def reserve(self, webhook_key: int, lane: int, tenant_id: str) -> Lease | None:
-        """Room and a lease for one delivery; None when it has to take the long way.
+        """Room and a lease for one delivery; None when it has to be claimed like any other.
 
-        That is so when the lane has older deliveries in the database, a rate limit or no room, when its webhook is
-        unwell or paused by an operator, and when this process may not send at the moment. Whether the delivery has to
-        wait for an older one of its work is not known here: then it is inserted without the lease.
+        That is so when the lane has older deliveries in the queue, a rate limit or no room, when its webhook is not well
+        or paused by an operator, and when this process may not send now. Whether the delivery has to wait for an older
+        one of its work shows when it is inserted: then it goes in without the lease.
         """
         entry = self._catalog.find(webhook_key)
         barred = entry is not None and (

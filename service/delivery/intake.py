@@ -20,14 +20,15 @@ from service.delivery.slots import Slots
 from service.lifecycle import beat, heed, rest, wait_at_most
 from service.ports import Conflict, StoreUnavailable
 
-POLL: Final = 1.0
-FAR_AWAY: Final = 3_600.0
-SOON: Final = 0.02
-BACK_OFF: Final = 0.25
-IN_VAIN: Final = 3.0
-WORTH: Final = 4
-SURVEY: Final = 10.0
-SELDOM: Final = 20.0
+POLL: Final = 1.0  # seconds between claims that look everywhere, when nothing asks for one earlier
+FAR_AWAY: Final = 3_600.0  # seconds; what is due later needs no timer, since polls find it
+SOON: Final = 0.02  # seconds to the next claim after one that brought something
+BACK_OFF: Final = 0.25  # seconds, after trouble and between claims that bring little
+LANES_PASSED: Final = 4  # without room, for each delivery that a claim brings: more, and the claim was not worth it
+REST_AFTER_CLAIM: Final = 3.0  # times as long as the claims took, after such a one
+SURVEY_EVERY: Final = 10.0  # seconds
+SURVEY_SHARE: Final = 20.0  # but at least so many times as long as the last survey took, so that it has 5 % of the time
+REST_AFTER_SURVEY: Final = 3.0  # times as long as it took, even if the next one is asked for earlier
 CLAIMING: Final = "claiming"
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -36,7 +37,9 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 class Intake:
     """Fills the slots. ``may_send`` tells whether attempts may start now; ``on_ready`` is called when some can.
 
-    ``claimed_at`` is the monotonic instant of the last claim that looked everywhere.
+    A claim asks for the lanes that are known to have something due (``Backlog``). A claim *everywhere* also looks for
+    other lanes, among what became due lately; ``claimed_at`` is the monotonic instant of the last one. A survey looks at
+    all lanes.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class Intake:
     # --- when to claim --------------------------------------------------------------------------------------------
 
     def claim_everywhere(self) -> None:
-        """Something may be due anywhere."""
+        """Something may be due in a lane that is not known to have anything: look everywhere, soon."""
         self._everywhere = True
         self._wanted.set()
 
@@ -112,7 +115,10 @@ class Intake:
             self._alarm.set(seconds)
 
     async def _plan_next(self) -> None:
-        """Claim again when the next delivery becomes due; later, if what is due has no room."""
+        """Claim again when the next delivery becomes due, or soon if this claim brought something.
+
+        While lanes without room are passed by, no sooner than the back-off: the next claim would pass them by again.
+        """
         claimer = self.claimer
         wait = SOON if claimer.took else await self._claims.find_wait()
         self._plan(max(wait, BACK_OFF) if wait is not None and claimer.passed else wait)
@@ -159,15 +165,15 @@ class Intake:
         return more
 
     async def _rest(self, spent: float) -> None:
-        """After a claim that brought little for the lanes that it went past: that is dear, and may be so for long."""
-        if self.claimer.took <= self.claimer.passed // WORTH:
-            await asyncio.sleep(min(BACK_OFF, IN_VAIN * spent))
+        """Pause after a claim that brought little and had to pass many lanes: the next one would be no cheaper."""
+        if self.claimer.took <= self.claimer.passed // LANES_PASSED:
+            await asyncio.sleep(min(BACK_OFF, REST_AFTER_CLAIM * spent))
 
     async def _keep_surveying(self) -> None:
-        """Find what claims do not: lanes behind many others, and what was due long before its transaction ended."""
+        """Find what claims may miss: lanes behind many others, and what was committed long after it was due."""
         spent = 0.0
         while True:
-            await wait_at_most(self._unseen, max(SURVEY, SELDOM * spent))
+            await wait_at_most(self._unseen, max(SURVEY_EVERY, SURVEY_SHARE * spent))
             self._unseen.clear()
             began = self._clock.monotonic()
             try:
@@ -178,7 +184,7 @@ class Intake:
                 continue
             self._wanted.set()
             spent = self._clock.monotonic() - began
-            await rest(IN_VAIN * spent)
+            await rest(REST_AFTER_SURVEY * spent)
 
     async def _keep_leases(self) -> None:
         while True:

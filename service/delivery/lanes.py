@@ -1,6 +1,6 @@
 """One lane: the deliveries of one webhook (or of one-shots to one origin) that wait here, and what it may do.
 
-Belongs here: a lane's own caps and standing. Does not belong here: whose turn it is (``slots``).
+Belongs here: a lane's own caps, and how far its receiver is trusted. Does not belong here: whose turn it is (``slots``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ BUFFER_CAP: Final = 500
 BUFFER_UNPROVEN: Final = 4
 
 
-class Standing(IntEnum):
-    """What is known of a lane's receiver, in the order in which lanes get their turn."""
+class Trust(IntEnum):
+    """How far a lane's receiver is trusted to answer in time, by what its attempts have shown so far."""
 
     PROVEN = 0  # it accepted something since it last timed out
     NEW = 1  # nothing is known yet
@@ -29,8 +29,9 @@ class Standing(IntEnum):
 class Gate:
     """The attempts to one place (a tenant's host, a shared address), at most ``cap`` at a time.
 
-    Those of lanes that have not proven themselves are half of them at most, so that receivers which hang do not close
-    the place to others. ``parked`` are lanes that wait until an attempt ends, unproven ones first, proven ones second.
+    Unproven lanes have at most half of them, so that receivers that hang do not close the place to others. ``parked``
+    are the lanes that wait until an attempt ends: the unproven ones, then the proven ones, indexed by whether a lane is
+    proven. ``turn`` is which of the two is asked first the next time.
     """
 
     key: tuple[str, str]
@@ -55,7 +56,7 @@ class Gate:
         self.unproven -= not proven
 
     def let_in(self) -> Lane | None:
-        """The next lane that need not wait any more, the two kinds by turns; None when nobody waits, or all have to."""
+        """The next parked lane that may go on, proven and unproven ones by turns; None when there is none."""
         for kind in (self.turn, not self.turn):
             if self.parked[kind] and self.admits(proven=kind):
                 self.turn = not kind
@@ -65,12 +66,12 @@ class Gate:
     def park(self, lane: Lane) -> None:
         """Let a lane wait until an attempt ends."""
         lane.parked = True
-        self.parked[lane.standing is Standing.PROVEN].append(lane)
+        self.parked[lane.trust is Trust.PROVEN].append(lane)
 
 
 @dataclass(slots=True, eq=False)
 class Tenant:
-    """A tenant's lanes that may start an attempt now, by standing; its attempts in flight, and deliveries in lanes."""
+    """A tenant: its lanes that may start an attempt now, by trust; its attempts in flight; its waiting deliveries."""
 
     tenant_id: str
     ready: tuple[deque[Lane], deque[Lane], deque[Lane]] = field(default_factory=lambda: (deque(), deque(), deque()))
@@ -85,7 +86,7 @@ class Lane:
 
     ``limit`` is how many attempts its settings allow in this process, ``allowance`` how many its health allows (None:
     all). ``tokens`` is what is left of its rate limit here (None: no limit). ``reserved`` counts deliveries that are
-    about to be handed over. ``listed`` is the standing under which it stands in the ready queue, None when it does not.
+    about to be handed over. ``listed`` is the trust under which it is in the ready queue, None when it is not.
     ``parked``: it waits at a gate, or for its receiver's address.
     """
 
@@ -93,26 +94,26 @@ class Lane:
     tenant: Tenant
     host: Gate
     limit: int
-    standing: Standing = Standing.NEW
+    trust: Trust = Trust.NEW
     allowance: int | None = None
     tokens: int | None = None
     rows: deque[ReadyDelivery] = field(default_factory=deque)
     in_flight: int = 0
     reserved: int = 0
-    listed: Standing | None = None
+    listed: Trust | None = None
     parked: bool = False
 
     @property
     def cap(self) -> int:
         """Attempts that may run at the same time now: one only, until the receiver is proven."""
-        cap = self.limit if self.standing is Standing.PROVEN else 1
+        cap = self.limit if self.trust is Trust.PROVEN else 1
         return cap if self.allowance is None else min(cap, self.allowance)
 
     @property
     def may_start(self) -> bool:
-        """Whether there is something to send and nothing of the lane's own against it.
+        """Whether there is something to send and no limit of the lane's own in the way.
 
-        An extra attempt, which stands first, asks nothing of the webhook's health.
+        An extra attempt (a redelivery, a test) comes first and does not wait for the webhook's health.
         """
         if not self.rows or self.parked or self.tokens == 0:
             return False
@@ -120,21 +121,21 @@ class Lane:
 
     @property
     def full(self) -> bool:
-        """Whether one more delivery would wait for the lane's own limits, whoever else waits."""
+        """Whether one more delivery would have to wait for the lane's own limits, even if every slot were free."""
         ahead = len(self.rows)
         return self.in_flight + ahead >= self.cap or (self.tokens is not None and ahead >= self.tokens)
 
     @property
     def buffer(self) -> int:
         """How many deliveries may wait here."""
-        if self.standing is not Standing.PROVEN:
+        if self.trust is not Trust.PROVEN:
             return BUFFER_UNPROVEN
         return min(BUFFER_CAP, self.cap * BUFFER_PER_SLOT)
 
     def find_room(self, most: int) -> int:
-        """How many more may be claimed, if no more than ``most`` may wait at all.
+        """How many more may be claimed, if at most ``most`` may wait.
 
-        0 until a quarter of the buffer is free, so that claims are worth their price.
+        0 until a quarter of the buffer is free: a claim costs the same whether it brings one delivery or many.
         """
         buffer = min(self.buffer, most)
         room = buffer - len(self.rows) - self.reserved
@@ -142,5 +143,5 @@ class Lane:
 
     @property
     def idle(self) -> bool:
-        """Nothing of it is here: it may be forgotten."""
+        """Whether it has nothing here, so that it may be forgotten."""
         return not (self.rows or self.in_flight or self.reserved or self.parked)

@@ -1,4 +1,4 @@
-"""How webhooks fare: what attempts showed, written to the health that all processes share.
+"""Webhooks' health: what attempts have shown, written to the row that all processes share.
 
 Belongs here: collecting observations, applying the rules of ``domain.health`` to the stored row, and disabling. Does
 not belong here: the rules, and what happens to a delivery (``decisions``).
@@ -21,9 +21,9 @@ from service.domain.webhooks import DisableReason
 from service.lifecycle import heed, wait_at_most
 from service.ports import Conflict, StoreUnavailable, Tell
 
-GATHER: Final = 0.1
-BACK_OFF: Final = 1.0
-SUCCESS_EVERY: Final = 30.0
+GATHER: Final = 0.1  # seconds in which observations are gathered for one write
+BACK_OFF: Final = 1.0  # seconds
+SUCCESS_EVERY: Final = 30.0  # seconds between writes about a webhook that is well
 STOPPING: Final = 2.0  # seconds for which a webhook rests here while it is being disabled
 
 
@@ -48,7 +48,7 @@ class Shown:
 
 
 class Disabling(NamedTuple):
-    """Why a webhook is to be disabled. ``untold``: operational deliveries have shown it, which cause no others."""
+    """Why a webhook is to be disabled. ``untold``: only operational deliveries failed, which cause no others."""
 
     reason: DisableReason
     untold: bool
@@ -72,7 +72,7 @@ class HealthRow:
 class HealthChange:
     """What is to be stored. ``disable``: the webhook stops, and what waits for it is held in the same transaction.
 
-    ``events`` are what becomes of the stored breaker by it, in order.
+    ``events`` are the moves of the stored breaker, in order.
     """
 
     health: Health
@@ -105,7 +105,10 @@ class HealthStore(Protocol):
 
 
 class Observations:
-    """Takes what attempts showed at any time; ``run`` writes it in groups, at once when a webhook is to be disabled."""
+    """Takes observations at any time; ``run`` writes them in groups, and at once when a webhook is to be disabled.
+
+    ``on_health`` is called with each entry whose health has changed here.
+    """
 
     def __init__(
         self, store: HealthStore, catalog: Catalog, instants: DatabaseClock, observer: Observer, tell: Tell
@@ -178,7 +181,7 @@ class Observations:
         await self._tell_disabled(disabled)
 
     def _note(self, entry: Entry, result: Result) -> Shown:
-        """Remember the result, and believe it here before it is written."""
+        """Remember the result, and act on it in this process before it is written."""
         shown = self._shown.get(entry.webhook_key)
         if shown is None or shown.entry.revision < entry.revision:
             shown = self._shown[entry.webhook_key] = Shown(entry)
@@ -216,7 +219,7 @@ class Observations:
         self._shown = shown
 
     def _adopt_changes(self, shown: dict[int, Shown], changed: dict[int, HealthChange]) -> None:
-        """What is stored now is the truth, unless something newer was seen here meanwhile."""
+        """Adopt what is stored now, unless newer observations came meanwhile."""
         for key, change in changed.items():
             entry = shown[key].entry
             if key not in self._shown and self._catalog.find(key) is entry:
@@ -224,7 +227,7 @@ class Observations:
         self._catalog.close_lanes()
 
     def _tell_breaker(self, entry: Entry, change: HealthChange) -> None:
-        """One line for each move of the stored breaker, which only who holds the row's lock can make."""
+        """One line for each move of the stored breaker: all processes together make it once, under the row's lock."""
         for event in change.events:
             self._tell(f"breaker_{event.value}", **describe_health(entry, change))
 
@@ -249,14 +252,14 @@ def _apply(health: Health, result: Result, rules: HealthRules) -> Observation:
 
 
 def _asked(shown: Shown) -> Disabling | None:
-    """The disabling that an answer asks for: untold when none about work has failed beside it."""
+    """The disabling that a 410 asks for; untold when no delivery about work has failed with it."""
     if shown.disable is None:
         return None
     return Disabling(shown.disable, all(result.operational for result in shown.results if not result.delivered))
 
 
 def describe_health(entry: Entry, change: HealthChange) -> dict[str, object]:
-    """The fields of a log line about how a webhook fares."""
+    """The fields of a log line about a webhook's health."""
     health = change.health
     return {
         "webhook_id": entry.webhook_id,

@@ -33,9 +33,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """What only few deliveries have: a purpose beside the schedule, a flag set before the claim, where to go back to.
+    """What only few deliveries have.
 
-    ``before_due`` is in seconds since 1970; ``attempts_before`` were made before the present schedule or beside it.
+    ``purpose``: an attempt beside the schedule. ``recall``: a flag that was set before the claim. ``before`` and what
+    follows: the state to go back to after an extra attempt, due at ``before_due`` in seconds since 1970.
+    ``attempts_before`` were made before the present schedule or beside it.
     """
 
     purpose: Purpose = Purpose.SCHEDULED
@@ -92,10 +94,9 @@ class ReadyDelivery:
 
     @property
     def work(self) -> Work | None:
-        """What it may keep other deliveries off the wire of: its work; None when there can be no others.
+        """The work of which others may have to wait for this delivery; None when there can be no others.
 
-        Newer ones take the place of older ones. So there are others only once the work has been done again, or a
-        delivery of it is sent again.
+        There are others only once the work was done again (a later generation) or a delivery of it is sent again.
         """
         if self.group_key is None or (self.generation <= 1 and self.special is ORDINARY):
             return None

@@ -21,12 +21,12 @@ from service.domain.deliveries import Reason, Recall
 from service.lifecycle import beat, heed
 from service.ports import Conflict, Freed, StoreUnavailable, Tell
 
-GATHER: Final = 0.003
-LINGER: Final = 0.05
-ENOUGH: Final = 100
-UNRECORDED_LIMIT: Final = 1_000
-PER_WRITE: Final = 1_000
-BACK_OFF: Final = (0.05, 2.0)
+GATHER: Final = 0.003  # seconds in which outcomes are gathered for one write
+LINGER: Final = 0.05  # seconds in which decisions wait for others
+ENOUGH: Final = 100  # decisions, which wait no longer
+UNRECORDED_LIMIT: Final = 1_000  # outcomes, from which on no attempt starts
+PER_WRITE: Final = 1_000  # rows
+BACK_OFF: Final = (0.05, 2.0)  # seconds, at first and at most
 
 
 # A delivery that its receiver accepted, as it is written: delivery id, token, number of the attempt, start in seconds
@@ -39,7 +39,10 @@ _Row = TypeVar("_Row")
 
 
 class Refused(NamedTuple):
-    """A decision that was not recorded. ``ours``: the lease is still ours, and the flag is now what is given here."""
+    """A decision that was not recorded.
+
+    ``ours``: the lease is still ours, but the flag has changed, to what ``recall`` says. Else the lease was lost.
+    """
 
     delivery_id: int
     ours: bool
@@ -48,7 +51,7 @@ class Refused(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What a write of decisions came to: those refused, and how many newer deliveries became due by it."""
+    """What came of a write of decisions: those refused, and how many deliveries became due that had waited for these."""
 
     refused: list[Refused]
     woken: int = 0
@@ -64,7 +67,7 @@ class Release(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A delivery whose webhook is paused or disabled: held if it still is, else handed back."""
+    """A delivery to be held because its webhook is stopped; if that is not so any more, its lease is handed back."""
 
     delivery_id: int
     token: int
@@ -76,31 +79,31 @@ class RecordStore(Protocol):
     """Where outcomes go. Every method may raise StoreUnavailable, or Conflict: then nothing of it was written."""
 
     async def record_accepted(self, rows: Sequence[Accepted]) -> int:
-        """Settle deliveries, whoever holds their lease; return how many newer ones became due by it."""
+        """Settle deliveries, whoever holds their lease; return how many became due that had waited for these."""
 
     async def record_undelivered(self, rows: Sequence[Undelivered]) -> Recorded:
-        """Record decisions where lease and flag are as decided upon."""
+        """Record decisions whose delivery still has the lease and the flag that were decided upon; refuse the others."""
 
     async def record_lost(self, rows: Sequence[Undelivered]) -> None:
         """Log attempts whose lease was lost; their deliveries stay as they are."""
 
     async def hold(self, rows: Sequence[Hold]) -> Freed:
-        """Hold deliveries of stopped webhooks; hand back, and return, those whose webhook is not stopped any more."""
+        """Hold deliveries of stopped webhooks; return those that were handed back, since theirs is stopped no more."""
 
     async def release(self, rows: Sequence[Release]) -> Freed:
         """Hand leases back; flagged deliveries become what their flag says."""
 
     async def wake_passed(self, works: Collection[Work]) -> int:
-        """Deliveries of these works that are due, and were passed by so far, are due anew; return how many."""
+        """Make deliveries of these works due now that were due before, and that claims have passed by; return how many."""
 
 
 class Recorder:
     """Takes outcomes at any time and writes them in groups; what cannot be written stays until it can.
 
-    Decisions linger until there are a hundred, or 50 ms: receivers that hang time out one by one, and a commit for each
-    would stand in the way of everybody's. Once a delivery has left the wire, others of its work may follow; claims have
-    passed them by, and find them when they are due anew. ``on_written`` is called after each group with the number of
-    deliveries that became due by it, ``on_planned`` with the instant of every next attempt.
+    Decisions linger until there are a hundred of them, or for 50 ms: receivers that hang time out one by one, and a
+    commit for each would slow all others down. Once a delivery has left the wire, another one of its work may go; claims
+    have passed that one by and would not look at it again, so it is made due anew. ``on_written`` is called after each
+    group with the number of deliveries that became due by it, ``on_planned`` with the instant of every next attempt.
     """
 
     def __init__(self, store: RecordStore, instants: DatabaseClock, observer: Observer, tell: Tell) -> None:
@@ -207,7 +210,7 @@ class Recorder:
         return min(wait * 2, BACK_OFF[1])
 
     def _meet_bug(self, error: Exception) -> None:
-        """Something cannot be written: from now on one at a time, and what fails alone goes behind the others."""
+        """Something cannot be written: from now on write one row at a time, and put one that fails behind the others."""
         self._observer.own_fault("internal_error")
         self._tell("recording_failed", unrecorded=self.unrecorded, exc_info=error)
         if self._size == 1:
@@ -220,7 +223,7 @@ class Recorder:
         return [pile.pop(0)] if pile else []
 
     async def _flush(self) -> None:
-        """Write everything there is but what lingers. Raises StoreUnavailable; what was not written is kept."""
+        """Write everything but decisions that linger. Raises StoreUnavailable; what was not written is kept."""
         while not self.empty:
             beat()
             lingers = self._find_lingering()
@@ -237,7 +240,7 @@ class Recorder:
         self._written.set()
 
     def _find_lingering(self) -> float:
-        """For how many seconds decisions may wait for others."""
+        """Seconds for which the decisions still linger; 0 when they are to be written now."""
         if not self._undelivered or len(self._undelivered) >= ENOUGH:
             return 0.0
         return max(0.0, self._ripe_at - asyncio.get_running_loop().time())
@@ -291,7 +294,7 @@ class Recorder:
             self._leave_wire(each.delivery_id for each in releases)
 
     def _leave_wire(self, delivery_ids: Iterable[int]) -> None:
-        """These have no lease any more, and the database knows."""
+        """These deliveries have no lease any more, in the database as well: others of their works may follow."""
         if self._works:
             self._left.update(self._works.pop(each) for each in delivery_ids if each in self._works)
 
@@ -308,7 +311,7 @@ class Recorder:
             self._observer.deliveries_finished(state, count)
 
     def _reconsider(self, undelivered: Undelivered, refusal: Refused) -> None:
-        """A flag came between: decide with it. The lease is lost: only the attempt is logged."""
+        """If a flag was set meanwhile, decide again with it; if the lease was lost, log the attempt and no more."""
         if refusal.ours:
             now = self._instants.now()
             self._undelivered.append(decide_again(undelivered, refusal.recall, refusal.recall_reason, now))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from service.delivery.lanes import Gate, Lane, Standing, Tenant
+from service.delivery.lanes import Gate, Lane, Tenant, Trust
 from service.delivery.ready import ReadyDelivery
 
 PER_HOST: Final = 50
@@ -69,9 +69,9 @@ class Roster:
         if tenant is None:
             tenant = self._tenants[tenant_id] = Tenant(tenant_id)
         tenant.lanes += 1
-        standing = Standing.PROVEN if terms.proven else Standing.NEW
+        trust = Trust.PROVEN if terms.proven else Trust.NEW
         host = self._host_of(tenant_id, terms.host)
-        lane = Lane(key, tenant, host, terms.limit, standing, terms.allowance, 0 if terms.rated else None)
+        lane = Lane(key, tenant, host, terms.limit, trust, terms.allowance, 0 if terms.rated else None)
         self._lanes[key] = lane
         return lane
 

@@ -12,21 +12,22 @@ from itertools import chain
 from typing import Final
 
 from service.delivery.crowding import Buffer, Crowd, Shares
-from service.delivery.lanes import Gate, Lane, Standing, Tenant
-from service.delivery.ready import ReadyDelivery
+from service.delivery.lanes import Gate, Lane, Tenant, Trust
+from service.delivery.ready import ReadyDelivery, Work
 from service.delivery.roster import LaneTerms, Roster
 from service.delivery.unproven import Unproven
 
 SMALLEST_BUFFER: Final = 64
-_ORDERS: Final = tuple(tuple(Standing((first + turn) % 3) for turn in range(3)) for first in range(3))
+# The trusts in the order in which a pick looks for a lane: each comes first in every third pick, so that none starves.
+_ORDERS: Final = tuple(tuple(Trust((first + turn) % 3) for turn in range(3)) for first in range(3))
 
 
 class Slots:
     """Deliveries that wait for a slot, and the attempts that have one.
 
-    Lanes that have not proven themselves run one attempt at a time, and all of them together as ``unproven`` says. One
-    tenant has at most half of the slots while another waits; one tenant and host at most 50. ``listed`` counts lanes that
-    may start something.
+    A lane that is not proven runs one attempt at a time, and ``unproven`` limits all such lanes together. One tenant has
+    at most half of the slots while another waits, and at most 50 attempts to one host. ``listed`` counts the lanes in the
+    ready queue: those that have something to send and may start it.
     """
 
     def __init__(self, limit: int, buffer: int | None = None) -> None:
@@ -37,8 +38,8 @@ class Slots:
         self._addresses: dict[str, Gate] = {}
         self._rings: tuple[deque[Tenant], deque[Tenant], deque[Tenant]] = (deque(), deque(), deque())
         self._turn = 0
-        self._on_wire: set[tuple[int, int]] = set()
-        self._behind_wire: dict[tuple[int, int], list[ReadyDelivery]] = {}
+        self._on_wire: set[Work] = set()
+        self._behind_wire: dict[Work, list[ReadyDelivery]] = {}
         self.unproven = Unproven(limit)
         self.listed = 0
         self.in_flight = 0
@@ -52,12 +53,12 @@ class Slots:
         """Let a delivery wait for its turn."""
         lane = self._roster.enter(row, terms)
         row.waited_for_limits = row.waited_for_limits or lane.full
-        self._wait(lane, row)
+        self._wait(lane, row, first=not row.scheduled)
         self._list(lane)
         return lane
 
     def find_crowd(self, row: ReadyDelivery, terms: LaneTerms) -> Crowd | None:
-        """Whose part of the buffer is used up, so that this delivery should not come in; None: it may."""
+        """Whose part of the buffer is used up, so that this delivery should go back to the queue; None: nobody's."""
         return self.buffer.find_crowd(self._roster.enter(row, terms))
 
     def take(self, now: float) -> ReadyDelivery | None:
@@ -75,14 +76,14 @@ class Slots:
         return None
 
     def find_pause(self, now: float) -> float:
-        """Seconds until an attempt may start that waits only for not being in step with others; 0 if none does."""
+        """Seconds until an attempt may start that only waits for its distance to others; 0 if none does."""
         return self.unproven.find_pause(now) if self.listed and self.in_flight < self.limit else 0.0
 
-    def done(self, row: ReadyDelivery, standing: Standing | None = None) -> None:
-        """Give the slot back; ``standing`` is what the attempt showed about the receiver, None for nothing."""
+    def done(self, row: ReadyDelivery, trust: Trust | None = None) -> None:
+        """Give the slot back; ``trust`` is what the attempt has shown of the receiver, None: nothing."""
         lane = self._leave(row)
-        if standing is not None and standing is not lane.standing:
-            self.buffer.judge(lane, standing)
+        if trust is not None and trust is not lane.trust:
+            self.buffer.judge(lane, trust)
         self._settle(lane)
 
     def enter(self, row: ReadyDelivery, address: str) -> bool:
@@ -92,7 +93,7 @@ class Slots:
             gate = self._addresses[address] = Gate(("", address), max(1, self.limit // 2))
         if not gate.admits(proven=row.proven):
             lane = self._leave(row)
-            self._put_first(lane, row)
+            self._wait(lane, row, first=True)
             gate.park(lane)
             return False
         gate.enter(proven=row.proven)
@@ -100,15 +101,15 @@ class Slots:
         return True
 
     def step_aside(self, row: ReadyDelivery) -> None:
-        """Give the slot back while the receiver's address is looked up; the lane starts nothing meanwhile."""
+        """Give the slot back while the receiver's name is resolved; the lane starts nothing meanwhile."""
         self._leave(row).parked = True
 
     def step_back(self, row: ReadyDelivery, *, again: bool) -> None:
-        """The look-up has ended: the lane may start again, with this delivery first if ``again``."""
+        """The name is resolved, or is not going to be: the lane may start again, with this delivery first if ``again``."""
         lane = self._roster.get(row.lane)
         lane.parked = False
         if again:
-            self._put_first(lane, row)
+            self._wait(lane, row, first=True)
         self._settle(lane)
 
     def reserve(self, lane_key: int, tenant_id: str, terms: LaneTerms | None) -> bool:
@@ -150,7 +151,7 @@ class Slots:
         return [lane for lane in self._busy if lane.tokens == 0 and lane.rows]
 
     def share_out(self, first: Iterable[int]) -> Shares:
-        """How many more deliveries lanes may get: these first, as far as they are known here, then those in use."""
+        """How many more deliveries each lane may get: ``first`` those with these keys, then all with something here."""
         known = filter(None, map(self._roster.find, first))
         return Shares(self.buffer, chain(known, self._busy))
 
@@ -202,25 +203,25 @@ class Slots:
         return self._find_lane(now, max(1, self.limit // 2)) or self._find_lane(now, self.limit)
 
     def _find_lane(self, now: float, per_tenant: int) -> Lane | None:
-        for standing in _ORDERS[self._turn]:
-            ring = self._rings[standing]
-            if ring and (standing is Standing.PROVEN or self.unproven.admits(standing, now)):
-                lane = self._find_in_ring(ring, standing, per_tenant)
+        for trust in _ORDERS[self._turn]:
+            ring = self._rings[trust]
+            if ring and (trust is Trust.PROVEN or self.unproven.admits(trust, now)):
+                lane = self._find_in_ring(ring, trust, per_tenant)
                 if lane is not None:
                     return lane
         return None
 
-    def _find_in_ring(self, ring: deque[Tenant], standing: Standing, per_tenant: int) -> Lane | None:
+    def _find_in_ring(self, ring: deque[Tenant], trust: Trust, per_tenant: int) -> Lane | None:
         """The next tenant's next lane. At most two tenants can be over half, so at most two are passed over."""
         for _ in range(min(3, len(ring))):
             tenant = ring[0]
             if tenant.in_flight < per_tenant:
-                return self._pop_lane(ring, tenant, standing)
+                return self._pop_lane(ring, tenant, trust)
             ring.rotate(-1)
         return None
 
-    def _pop_lane(self, ring: deque[Tenant], tenant: Tenant, standing: Standing) -> Lane:
-        lanes = tenant.ready[standing]
+    def _pop_lane(self, ring: deque[Tenant], tenant: Tenant, trust: Trust) -> Lane:
+        lanes = tenant.ready[trust]
         lane = lanes.popleft()
         lane.listed = None
         self.listed -= 1
@@ -233,7 +234,7 @@ class Slots:
         """Start the lane's next delivery; None when the lane has to wait after all."""
         if not lane.may_start:
             return None
-        if not lane.host.admits(proven=lane.standing is Standing.PROVEN):
+        if not lane.host.admits(proven=lane.trust is Trust.PROVEN):
             lane.host.park(lane)
             return None
         row = lane.rows.popleft()
@@ -247,7 +248,7 @@ class Slots:
 
     def _count(self, lane: Lane, row: ReadyDelivery) -> None:
         row.running = True
-        row.proven = lane.standing is Standing.PROVEN
+        row.proven = lane.trust is Trust.PROVEN
         self.in_flight += 1
         lane.in_flight += 1
         lane.tenant.in_flight += 1
@@ -259,11 +260,11 @@ class Slots:
         """Put a lane into the ready queue, once, if it may start something."""
         if lane.listed is not None or not lane.may_start:
             return
-        lane.listed = standing = lane.standing
+        lane.listed = trust = lane.trust
         self.listed += 1
-        lanes = lane.tenant.ready[standing]
+        lanes = lane.tenant.ready[trust]
         if not lanes:
-            self._rings[standing].append(lane.tenant)
+            self._rings[trust].append(lane.tenant)
         lanes.append(lane)
 
     def _settle(self, lane: Lane) -> None:
@@ -289,21 +290,16 @@ class Slots:
             self._leave_wire(row.group_key, row.webhook_key)
         return lane
 
-    def _wait(self, lane: Lane, row: ReadyDelivery) -> None:
-        if row.scheduled:
-            lane.rows.append(row)
-        else:
+    def _wait(self, lane: Lane, row: ReadyDelivery, *, first: bool) -> None:
+        if first:
             lane.rows.appendleft(row)
-        self.buffer.count(lane, 1)
-        self._busy.add(lane)
-
-    def _put_first(self, lane: Lane, row: ReadyDelivery) -> None:
-        lane.rows.appendleft(row)
+        else:
+            lane.rows.append(row)
         self.buffer.count(lane, 1)
         self._busy.add(lane)
 
     def _leave_gate(self, gate: Gate, row: ReadyDelivery) -> None:
-        """Let in the next lane that may start; all of them when nothing is in flight whose end would let in another."""
+        """An attempt has left: let in one lane that starts something, or, with none left in flight, all that wait."""
         gate.leave(proven=row.proven)
         while lane := gate.let_in():
             lane.parked = False
@@ -313,7 +309,7 @@ class Slots:
         if not gate.in_flight and not gate.key[0]:
             self._addresses.pop(gate.key[1], None)
 
-    # --- one on the wire per group and webhook --------------------------------------------------------------------
+    # --- one delivery of a work on the wire -----------------------------------------------------------------------
 
     def _enter_wire(self, row: ReadyDelivery, group_key: int) -> bool:
         key = (group_key, row.webhook_key)

@@ -34,7 +34,7 @@ class OutcomeClass(StrEnum):
 _ALIKE: Final = frozenset({OutcomeClass.DNS_ERROR.value, OutcomeClass.BLOCKED_ADDRESS.value})
 
 
-def name_for_tenants(outcome: str | None) -> str | None:
+def name_for_tenants(outcome: str) -> str:
     """Name an outcome: tenants cannot tell a name that does not resolve from one that is not allowed."""
     return UNREACHABLE if outcome in _ALIKE else outcome
 

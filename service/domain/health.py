@@ -106,10 +106,9 @@ def observe(
     rules: HealthRules = DEFAULT_RULES,
     operational: bool = False,
 ) -> Observation:
-    """What one recorded attempt, of an ``operational`` delivery or of one about work, does to a webhook's health.
+    """What one attempt does to a webhook's health; ``operational``: its delivery was about the service's own work.
 
-    Only attempts under the present revision count, tests and our own faults never (``Decision.observed`` says so).
-    ``now`` is when it was recorded.
+    Only attempts under the present revision count, tests and our own faults never. ``now`` is when the attempt ended.
     """
     if delivered:
         return _observe_success(health, now, rules)

@@ -7,7 +7,7 @@ Belongs here: the request, the way to its receiver, and header lines as bytes. D
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,17 +43,15 @@ class Route:
 class OutboundRequest:
     """One POST.
 
-    ``headers`` are this attempt's own lines in the case given; ``block`` holds lines compiled before (see
-    ``compile_headers``), sent first. The sender adds ``host``, ``accept-encoding`` and ``content-length`` and drops any
-    other spelling of them. ``connect_timeout`` is in seconds and covers TCP and TLS. ``route`` saves a look-up when the
-    guard was asked just before.
+    ``headers`` are whole lines as they go on the wire, each with its CRLF; the fixed ones of a webhook are made once, by
+    ``compile_headers``. The sender adds ``host``, ``accept-encoding`` and ``content-length``. ``connect_timeout`` is in
+    seconds and covers TCP and TLS. ``route`` saves a look-up when the guard was asked just before.
     """
 
     target: Target
-    headers: Sequence[tuple[str, str]]
+    headers: bytes
     body: bytes
     tenant_id: str = ""
-    block: bytes = b""
     connect_timeout: float = DEFAULT_CONNECT_TIMEOUT
     route: Route | None = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,12 +30,12 @@ class Purpose(StrEnum):
     TEST = "test"
 
 
-class Kind(StrEnum):
+class AttemptKind(StrEnum):
     """The table's first column: the purpose, with a redeliver split by whether the delivery was finished before it."""
 
     SCHEDULED = "scheduled"
     EXTRA = "extra"  # a redeliver of one that still waits
-    REPLAY = "replay"  # a redeliver of a finished one
+    RESEND = "resend"  # a redeliver of a finished one
     TEST = "test"
 
 
@@ -77,34 +76,34 @@ class Ending(NamedTuple):
 class Rule(NamedTuple):
     """One line of the table; an empty tuple stands for every value (of recall: with and without a flag)."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[AttemptKind, ...]
     recalls: tuple[Recall | None, ...]
     verdicts: tuple[Verdict, ...]
     ending: Ending
 
 
-Key = tuple[Kind, Recall | None, Verdict]
+Key = tuple[AttemptKind, Recall | None, Verdict]
 
 _AS_BEFORE: Final = Ending(None, next=Next.AS_BEFORE)
 _OWED: Final = Ending(None, next=Next.AS_BEFORE, again=True)
 _BACK: Final = Ending(None, next=Next.NOW)
-_LIVE: Final = (Kind.SCHEDULED, Kind.EXTRA)
+_LIVE: Final = (AttemptKind.SCHEDULED, AttemptKind.EXTRA)
 
 # The first line that fits decides.
 RULES: Final = (
     Rule((), (), (Verdict.ACCEPTED,), Ending(State.DELIVERED)),
-    Rule((Kind.REPLAY,), (), (Verdict.LOST,), _OWED),
-    Rule((Kind.REPLAY,), (), (), _AS_BEFORE),
+    Rule((AttemptKind.RESEND,), (), (Verdict.LOST,), _OWED),
+    Rule((AttemptKind.RESEND,), (), (), _AS_BEFORE),
     Rule((), (Recall.CANCELED,), (), Ending(State.CANCELED)),
-    Rule((Kind.TEST,), (), (Verdict.LOST,), _BACK),
-    Rule((Kind.TEST,), (), (), Ending(State.FAILED, Reason.TEST_FAILED)),
+    Rule((AttemptKind.TEST,), (), (Verdict.LOST,), _BACK),
+    Rule((AttemptKind.TEST,), (), (), Ending(State.FAILED, Reason.TEST_FAILED)),
     Rule(_LIVE, (Recall.SUPERSEDED,), (), Ending(State.SUPERSEDED)),
     Rule(_LIVE, (Recall.PAUSED,), (), Ending(State.HELD, Reason.PAUSED)),
     Rule(_LIVE, (Recall.DISABLED,), (), Ending(State.HELD, Reason.DISABLED)),
     Rule(_LIVE, (Recall.RESTART,), (), Ending(State.PENDING, next=Next.FRESH)),
     Rule(_LIVE, (None,), (Verdict.GONE,), Ending(State.HELD, Reason.DISABLED)),
-    Rule((Kind.EXTRA,), (None,), (Verdict.LOST,), _OWED),
-    Rule((Kind.EXTRA,), (None,), (), _AS_BEFORE),
+    Rule((AttemptKind.EXTRA,), (None,), (Verdict.LOST,), _OWED),
+    Rule((AttemptKind.EXTRA,), (None,), (), _AS_BEFORE),
     Rule((), (None,), (Verdict.RETRYABLE,), Ending(State.RETRYING, next=Next.SCHEDULE)),
     Rule((), (None,), (Verdict.EXHAUSTED,), Ending(State.FAILED, Reason.EXHAUSTED)),
     Rule((), (None,), (Verdict.UNSENDABLE,), Ending(State.FAILED, Reason.URL_REFUSED)),
@@ -119,7 +118,7 @@ RULES: Final = (
 def _expand() -> Iterator[tuple[Key, Ending]]:
     """Every combination with the first line that fits it: later pairs of a dict win, so the lines go in backwards."""
     for rule in reversed(RULES):
-        for kind in rule.kinds or tuple(Kind):
+        for kind in rule.kinds or tuple(AttemptKind):
             for recall in rule.recalls or (None, *Recall):
                 for verdict in rule.verdicts or tuple(Verdict):
                     yield (kind, recall, verdict), rule.ending
@@ -148,11 +147,11 @@ class DeliveryFacts(NamedTuple):
     stale: bool = False
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AttemptKind:
         """Which rows of the table apply."""
         if self.purpose is Purpose.REDELIVER:
-            return Kind.REPLAY if self.before in FINISHED else Kind.EXTRA
-        return Kind(self.purpose.value)
+            return AttemptKind.RESEND if self.before in FINISHED else AttemptKind.EXTRA
+        return AttemptKind(self.purpose.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +159,10 @@ class Decision:
     """What to write.
 
     ``attempts`` is the delivery's new count and ``restarted`` means that its schedule began at ``next_attempt_at``.
-    ``again``: the extra attempt is owed still. ``disable``: the webhook goes to ``disabled`` with this reason, and its
-    other deliveries are held. ``hold_until``: the whole webhook waits (keep the later of this and the stored one);
-    ``clears_hold``: it no longer does. ``observed``: the outcome counts for the webhook's health.
-    ``clamped``: the receiver's ``Retry-After`` was above 24 h (log it).
+    ``again``: the extra attempt is still owed. ``disable``: the webhook goes to ``disabled`` with this reason, and its
+    other deliveries are held. ``hold_until``: the whole webhook waits (keep the later of this and the stored one).
+    ``observed``: the outcome counts for the webhook's health. ``clamped``: the receiver's ``Retry-After`` was above 24 h
+    (log it).
     """
 
     state: State
@@ -174,7 +173,6 @@ class Decision:
     again: bool = False
     disable: DisableReason | None = None
     hold_until: datetime | None = None
-    clears_hold: bool = False
     observed: bool = False
     clamped: bool = False
 
@@ -185,10 +183,12 @@ class Decision:
 
 
 def decide(facts: DeliveryFacts, outcome: Outcome, now: datetime, jitter: float) -> Decision:
-    """What the outcome of a recorded attempt leads to; ``jitter`` is a random number in [0, 1)."""
+    """What the outcome of an attempt leads to; ``jitter`` is a random number in [0, 1).
+
+    An accepted attempt needs no decision, since its delivery is ``delivered`` whatever else is so (the table's first
+    line): workers record it without asking.
+    """
     touches = not facts.stale and facts.purpose is not Purpose.TEST
-    if outcome.kind is OutcomeClass.DELIVERED:
-        return _accept(facts.attempts + (facts.purpose is not Purpose.REDELIVER), touches)
     verdict = judge(facts, outcome)
     asked = parse_retry_after(outcome.retry_after, now) if outcome.retry_after else None
     return _apply(
@@ -206,13 +206,11 @@ def decide(facts: DeliveryFacts, outcome: Outcome, now: datetime, jitter: float)
     )
 
 
-def rescue(facts: DeliveryFacts, now: datetime) -> Decision:
-    """What a lost attempt leads to: an expired lease, one handed back at shutdown, our own fault. Spends no retry."""
-    return _apply(facts, TABLE[facts.kind, facts.recall, Verdict.LOST], _Extras(now))
-
-
 def withhold(facts: DeliveryFacts, verdict: Verdict, now: datetime) -> Decision:
-    """What a delivery becomes that we cannot send: ``BROKEN``, ``UNDECRYPTABLE`` or ``UNSIGNABLE``. Spends no retry."""
+    """What a delivery becomes without an outcome: ``BROKEN``, ``UNDECRYPTABLE``, ``UNSIGNABLE``. Spends no retry.
+
+    ``LOST`` is written by SQL, for many leases at a time (``store/sql/deliveries_release.sql``).
+    """
     return _apply(facts, TABLE[facts.kind, facts.recall, verdict], _Extras(now))
 
 
@@ -228,12 +226,6 @@ def judge(facts: DeliveryFacts, outcome: Outcome) -> Verdict:
         case OutcomeClass.GONE if not facts.stale:
             return Verdict.GONE
     return Verdict.RETRYABLE if facts.attempts < len(facts.schedule.steps) else Verdict.EXHAUSTED
-
-
-@lru_cache
-def _accept(attempts: int, touches: bool) -> Decision:  # noqa: FBT001 (a cache key)
-    """The table's first line, kept ready: almost every attempt ends here, and nothing else of it matters."""
-    return Decision(State.DELIVERED, attempts=attempts, clears_hold=touches, observed=touches)
 
 
 class _Extras(NamedTuple):
@@ -287,7 +279,7 @@ def build_delivery_diagram() -> str:
         if change.state is not None:
             arrows.setdefault((state, change.state), []).append(event)
     for recall, verdict in product((None, *Recall), Verdict):
-        ending = TABLE[Kind.SCHEDULED, recall, verdict]
+        ending = TABLE[AttemptKind.SCHEDULED, recall, verdict]
         label = verdict if recall is None or verdict is Verdict.ACCEPTED else f"recalled ({recall})"
         for to in (State.PENDING, State.RETRYING) if ending.state is None else (ending.state,):
             arrows.setdefault((State.IN_FLIGHT, to), []).append(label)

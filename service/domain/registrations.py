@@ -56,7 +56,7 @@ class Why(StrEnum):
     FAILED_AT_OLD_URL = "failed_at_old_url"
 
 
-class KeyPair(StrEnum):
+class KeyPairChange(StrEnum):
     """What happens to the Ed25519 pair of a webhook."""
 
     KEEP = "keep"
@@ -118,7 +118,7 @@ class PutPlan:
     settings: WebhookSettings
     standing: Standing
     new_revision: bool = False
-    key_pair: KeyPair = KeyPair.KEEP
+    key_pair: KeyPairChange = KeyPairChange.KEEP
     clear_health: bool = False
     restart_waiting: bool = False
     release: bool = False
@@ -168,7 +168,7 @@ def _plan_create(request: WebhookRequest, batch: BatchFacts) -> PutPlan:
         settings=request.settings,
         standing=ENABLED,
         new_revision=True,
-        key_pair=KeyPair.ADD if request.settings.signing is Signing.ED25519 else KeyPair.KEEP,
+        key_pair=_plan_key_pair(Signing.HMAC, request.settings.signing),
         newest=newest,
         why=why,
     )
@@ -235,7 +235,7 @@ def _find_stop(result: PutResult, settings: WebhookSettings, batch: BatchFacts) 
     return None
 
 
-def _plan_key_pair(old: Signing, new: Signing) -> KeyPair:
+def _plan_key_pair(old: Signing, new: Signing) -> KeyPairChange:
     if old is new:
-        return KeyPair.KEEP
-    return KeyPair.ADD if new is Signing.ED25519 else KeyPair.DROP
+        return KeyPairChange.KEEP
+    return KeyPairChange.ADD if new is Signing.ED25519 else KeyPairChange.DROP

@@ -124,15 +124,15 @@ def parse_seconds(values: Iterable[object]) -> tuple[timedelta, ...]:
     return steps
 
 
-def grow(base: timedelta, count: int, cap: timedelta, factor: int = 2) -> timedelta:
-    """``base * factor ** count``, at most ``cap``; the cap is applied before the arithmetic, so nothing overflows."""
+def grow(base: timedelta, count: int, cap: timedelta) -> timedelta:
+    """``base * 2 ** count``, at most ``cap``; the cap is applied before the arithmetic, so nothing overflows."""
     wait = min(base, cap)
     if wait <= timedelta():
         return timedelta()
     for _ in range(count):
-        if wait > cap // factor:
+        if wait > cap // 2:
             return cap
-        wait *= factor
+        wait *= 2
     return wait
 
 

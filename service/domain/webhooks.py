@@ -110,6 +110,11 @@ class WebhookState(StrEnum):
     PAUSED = "paused"
     DISABLED = "disabled"
 
+    @property
+    def hold(self) -> str | None:
+        """The reason for which a delivery to a webhook in this state starts ``held``; None: it is due at once."""
+        return None if self is WebhookState.ENABLED else self.value
+
 
 class DisableReason(StrEnum):
     """Why the service disabled a webhook."""

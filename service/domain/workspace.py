@@ -57,7 +57,7 @@ class Leaver:
     changed: bool = False
 
 
-class Ending(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that ended, or had ended when a destination, or the job that it inherits one from, was named (``learned``).
 
     A run that nobody wanted to hear of ends anew when it is learned what kind of job it was, or in which batch.
@@ -99,7 +99,7 @@ class Workspace:
     leavers: dict[tuple[int, str], Leaver] = field(default_factory=dict)
     removals: set[tuple[str, str, str, str]] = field(default_factory=set)
     touched: dict[JobKey, Job] = field(default_factory=dict)
-    endings: list[Ending] = field(default_factory=list)
+    endings: list[EndedRun] = field(default_factory=list)
     deletions: list[tuple[Batch, datetime]] = field(default_factory=list)
 
     def add_batches(self, batches: Iterable[Batch]) -> None:
@@ -169,7 +169,7 @@ class Workspace:
         """Note what is to be announced: one ending per run, which knows everything that this transaction teaches."""
         known = next((e for e in self.endings if e.job is job and not e.silent), None)
         if known is None:
-            self.endings.append(Ending(job, learned, event.silent, event.trace))
+            self.endings.append(EndedRun(job, learned, event.silent, event.trace))
         elif known.learned:
             both = known._replace(learned=known.learned + learned if learned else ())
             self.endings = [both if e is known else e for e in self.endings]

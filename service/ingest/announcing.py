@@ -15,12 +15,10 @@ from typing import NamedTuple
 from service.domain.batches import Batch, finish
 from service.domain.identity import batch_message_id, job_group
 from service.domain.jobs import Job
-from service.domain.messages import build_batch_body
 from service.domain.profiles import EXPIRED, Profile, ProfileSet
 from service.domain.routing import JobRoute, Subscriber, route_batch, route_job, route_learned
-from service.domain.webhooks import Scope
-from service.domain.workspace import Ending, Workspace
-from service.ingest.bodies import build_job_message, encode_json
+from service.domain.workspace import EndedRun, Workspace
+from service.ingest.bodies import build_batch_message, build_job_message
 from service.ingest.spans import IngestSpans, MessageSpan
 from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Retired, Tenancy
 from service.ports import HandedOver, NewDelivery, NewMessage
@@ -54,7 +52,7 @@ class Announcement:
     spans: dict[str, MessageSpan] = field(default_factory=dict)
     finishes: int = 0
     queued: int = 0
-    left: int = 0  # due deliveries that take the long way
+    left: int = 0  # due deliveries that come back through a claim
 
 
 class Announcer:
@@ -96,7 +94,7 @@ class Announcer:
         self,
         announcement: Announcement,
         workspace: Workspace,
-        endings: Sequence[Ending],
+        endings: Sequence[EndedRun],
         tenancies: Mapping[str, Tenancy],
     ) -> None:
         for ending in endings:
@@ -135,36 +133,13 @@ class Announcer:
         return await transaction.insert_messages([w.message for w in announcement.wanted[first:]])
 
     async def _finish(self, transaction: IngestTransaction, batch: Batch, profile: Profile) -> NewMessage:
-        loud, trace = batch.loud, batch.trace
-        message_id = batch_message_id(batch.tenant_id, batch.incarnation_id, batch.fingerprint)
-        finish(batch, message_id)
+        trace = batch.trace
+        finish(batch, batch_message_id(batch.tenant_id, batch.incarnation_id, batch.fingerprint))
         await transaction.close_finish(batch)
         if batch.times_stale:
             await transaction.measure_times(batch)
         members = await transaction.list_members(batch, self._max_body // SMALLEST_VIEW + 1)
-        link = profile.find_link(Scope.BATCH, _link_fields_of_batch(batch))
-        body = build_batch_body(
-            batch,
-            members,
-            message_type=profile.default_type,
-            link=link,
-            cap=self._max_body,
-            encode=encode_json,
-        )
-        return NewMessage(
-            message_id,
-            batch.tenant_id,
-            profile.default_type,
-            "batch",
-            batch.key,
-            None,
-            batch.finish,
-            profile.name,
-            _required(batch.completed_at),
-            body,
-            quiet=not loud,
-            trace=trace,
-        )
+        return build_batch_message(batch, members, profile, self._max_body, trace)
 
     # Writing
 
@@ -195,9 +170,9 @@ class Announcer:
     async def _queue(
         self, announcement: Announcement, transaction: IngestTransaction, deliveries: Sequence[NewDelivery]
     ) -> None:
-        """Queue deliveries; those for which this process has room go in leased to it, to be sent from memory.
+        """Queue deliveries; those for which this process has room are inserted leased to it, and sent from memory.
 
-        A message that was known before has the body that was stored then, which is not the one in memory.
+        Not those of a message that was stored before: its body is the one stored then, not the one in memory.
         """
         reserve, now = self._handoff.reserve, transaction.now
         reserved = {
@@ -245,7 +220,7 @@ class Announcer:
     async def _unsent(
         self, transaction: IngestTransaction, made: list[tuple[NewDelivery, str]], places: Mapping[str, datetime]
     ) -> list[tuple[NewDelivery, str]]:
-        """Leave out what a message that was known before has already been delivered to."""
+        """Leave out webhooks that have a finished delivery of the message already, if it was stored before."""
         known = [message_id for message_id, body_at in places.items() if body_at != transaction.now]
         sent = await transaction.list_finished(known) if known else frozenset()
         return [(d, webhook_id) for d, webhook_id in made if (d.message_id, d.webhook_key) not in sent]
@@ -256,7 +231,7 @@ def _leased(delivery: NewDelivery, lease: Reservation) -> NewDelivery:
     return NewDelivery._make((*delivery[:-2], lease.token, lease.until))
 
 
-def _route(ending: Ending, profile: Profile, tenancy: Tenancy, batch: Batch | None) -> JobRoute:
+def _route(ending: EndedRun, profile: Profile, tenancy: Tenancy, batch: Batch | None) -> JobRoute:
     if ending.learned:
         return route_learned(ending.job, ending.learned, tenancy.subscribers)
     return route_job(
@@ -331,21 +306,3 @@ def _overtaken(made: list[tuple[NewDelivery, str]]) -> tuple[list[FinishedDelive
         else:
             finished.append(FinishedDelivery(delivery, webhook_id, "superseded"))
     return finished, current
-
-
-def _link_fields_of_batch(batch: Batch) -> dict[str, object]:
-    return {
-        "tenant_id": batch.tenant_id,
-        "source": batch.source,
-        "status": batch.status,
-        "generation": batch.generation,
-        "batch_name": batch.name,
-        "batch_id": batch.incarnation_id,
-        "name": batch.name,
-        "id": batch.incarnation_id,
-    }
-
-
-def _required(at: datetime | None) -> datetime:
-    assert at is not None
-    return at

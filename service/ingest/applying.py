@@ -14,7 +14,7 @@ from typing import Protocol
 from service.domain.batches import Settling
 from service.domain.events import JobEvent
 from service.domain.jobs import EventOutcome, Job
-from service.domain.profiles import ProfileSet
+from service.domain.profiles import NATIVE, ProfileSet
 from service.domain.workspace import Reading, Workspace
 from service.ingest.announcing import Announcement, Announcer
 from service.ingest.lines import TransactionLines
@@ -161,7 +161,7 @@ class Ingestor:
         _inherit_within(workspace, heirs, found)
 
     def _by_subject(self, job: Job) -> bool:
-        profile = self._profiles.find(job.source or "native")
+        profile = self._profiles.find(job.source or NATIVE)
         return profile is not None and profile.rerun_by_subject and job.subject_id is not None
 
 

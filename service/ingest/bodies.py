@@ -1,19 +1,19 @@
-"""From a run that has ended to its message, as bytes.
+"""From a run or a batch that has finished to its message, as bytes.
 
-Belongs here: what ingest and replays share in making a job's message. Does not belong here: what the body says
-(``domain.messages``), and who gets it.
+Belongs here: type, id, link and body of a message; replays make those of runs the same way. Does not belong here: what a
+body says (``domain.messages``), and who gets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 
 from service.domain.batches import Batch
 from service.domain.identity import job_message_id
 from service.domain.jobs import Job
-from service.domain.messages import RawJson, build_job_body
+from service.domain.messages import RawJson, build_batch_body, build_job_body
 from service.domain.profiles import Profile
 from service.domain.webhooks import Scope
 from service.ports import NewMessage
@@ -49,6 +49,42 @@ def build_job_message(job: Job, profile: Profile, batch: Batch | None, trace: st
         body,
         trace=trace,
     )
+
+
+def build_batch_message(
+    batch: Batch, members: Sequence[Job], profile: Profile, cap: int, trace: str | None
+) -> NewMessage:
+    """Make the message of a batch's newest finish; ``members`` newest finish first, ``cap`` in bytes of the body."""
+    assert batch.completed_at is not None
+    assert batch.finish_message_id is not None
+    link = profile.find_link(Scope.BATCH, _link_fields_of_batch(batch)) if profile.links else None
+    body = build_batch_body(batch, members, message_type=profile.default_type, link=link, cap=cap, encode=encode_json)
+    return NewMessage(
+        batch.finish_message_id,
+        batch.tenant_id,
+        profile.default_type,
+        "batch",
+        batch.key,
+        None,
+        batch.finish,
+        profile.name,
+        batch.completed_at,
+        body,
+        trace=trace,
+    )
+
+
+def _link_fields_of_batch(batch: Batch) -> dict[str, object]:
+    return {
+        "tenant_id": batch.tenant_id,
+        "source": batch.source,
+        "status": batch.status,
+        "generation": batch.generation,
+        "batch_name": batch.name,
+        "batch_id": batch.incarnation_id,
+        "name": batch.name,
+        "id": batch.incarnation_id,
+    }
 
 
 def _link_fields_of_job(job: Job, batch: Batch | None) -> dict[str, object]:

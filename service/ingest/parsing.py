@@ -18,14 +18,13 @@ from msgspec import UNSET, Raw
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.instants import EARLIEST, LATEST, in_utc
 from service.domain.names import DOTS, is_name
-from service.domain.profiles import TERMINAL_WORDS, Profile, ProfileSet
+from service.domain.profiles import NATIVE, TERMINAL_WORDS, Profile, ProfileSet
 from service.ingest import cloudevents, wire
 from service.ingest.poison import TOMBSTONE, Reason, Refused, quoted
 from service.ingest.poll import Parsed
 from service.ingest.wire import WireBatch, WireEvent
 
 DECORATION_DROPPED = "decoration_dropped"
-DEFAULT_SOURCE = "native"
 
 Time = datetime | None
 
@@ -79,7 +78,7 @@ class Parser:
         return self._build_plain(event, dropped, cloudevents.find_trace(headers))
 
     def _build_plain(self, event: WireEvent, dropped: int, trace: str | None = None) -> JobEvent:
-        word, source = event.event_type, event.source or DEFAULT_SOURCE
+        word, source = event.event_type, event.source or NATIVE
         vocabulary = self._vocabularies.get(source) or _unknown_source(source)
         kind = KINDS.get(word or "") or _unknown_type(word)
         return _build_event(event, vocabulary, kind, dropped, trace)

@@ -7,7 +7,7 @@ The contract of ``Ingestor.ingest(poll) -> PollResult``, all in one transaction:
 1. The fence, with ``poll.owner`` and ``poll.positions``: stores the offsets of the partitions that are still owned.
    Records of the others are left out (outcome None) and their partitions are ``PollResult.lost``.
 2. Records whose content is a JobEvent are applied, in the order of ``poll.records``.
-3. Records whose content is a DeadLetter go to ``insert_dead_letters``; a Skipped one only has its outcome counted.
+3. Records whose content is a DeadLetter are stored as such; a Skipped one only has its outcome counted.
 
 It raises ``StoreUnavailable`` when the database is away (the caller backs off and offers the same poll again). Any
 other exception means that some record of this poll cannot be stored: the caller bisects, and offers the culprit once

@@ -134,10 +134,10 @@ class Reservation(Protocol):
 
 
 class Handoff(Protocol):
-    """The short way to the wire: the delivery engine of the same process, or nobody."""
+    """The delivery engine of the same process, which sends from memory what was queued leased to it; or nobody."""
 
     def reserve(self, delivery: NewDelivery) -> Reservation | None:
-        """Reserve room for one delivery before it is queued; None: it takes the long way."""
+        """Reserve room for one delivery before it is queued; None: it is queued without a lease, for a claim to find."""
 
     def push(self, handed: HandedOver) -> None:
         """Send what was queued with its lease and committed."""

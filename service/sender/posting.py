@@ -101,9 +101,9 @@ class HttpSender:
     async def send(self, request: OutboundRequest, deadline: float) -> Outcome:
         """Make one attempt. ``deadline`` is the end of it all, in seconds of the clock (``time.monotonic``).
 
-        Raises ``OwnFault`` when the attempt could not be made for a reason of our own, ValueError for a header that
-        could break out of its line. Everything else that can go wrong is an outcome. It comes up to
-        two thirds of a second after the deadline when hundreds of attempts run out at once, else within a tenth.
+        Raises ``OwnFault`` when the attempt could not be made for a reason of our own; everything else that can go
+        wrong is an outcome. A timeout is noticed within a tenth of a second after the deadline, or within two thirds
+        when hundreds of attempts time out at once.
         """
         started = self._clock()
         route = request.route

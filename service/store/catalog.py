@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import orjson
-
-from service.delivery.catalog import Look, Pauses, Trouble
+from service.delivery.catalog import Changes, Pauses, Trouble
 from service.delivery.entries import WebhookSource
-from service.domain.webhooks import WebhookState
 from service.sealing import Sealer, Undecryptable
-from service.store.codes import WebhookKind, WebhookStateCode
+from service.store.codes import WEBHOOK_STATES, WebhookKind
 from service.store.database import Database, Row
 from service.store.health import read_epoch, read_health
 from service.store.listening import PROCESS_LOCK
 from service.store.signing_keys import SigningKeys, unseal_keys
-from service.store.webhook_seals import unseal_headers, unseal_url
+from service.store.webhook_seals import Headers, open_headers, unseal_url
 
-Opened = tuple[str, tuple[tuple[str, str], ...], SigningKeys]
+Opened = tuple[str, Headers, SigningKeys]
 
 
 class WebhookCatalog:
@@ -42,18 +39,16 @@ class WebhookCatalog:
             rows = await session.fetch("webhooks_load", list(webhook_keys))
         return [self._read(row) for row in rows]
 
-    async def look(self, back: float, troubled: Collection[int], *, first: bool) -> Look:
-        """What has changed in the last ``back`` seconds: revisions, and the health of webhooks that are not well, or are
-        ``troubled`` for all that is known. At the ``first`` look the health of all that are not well.
-        """
+    async def read_changes(self, back: float, troubled: Collection[int], *, first: bool) -> Changes:
+        """What has changed in the last ``back`` seconds; the health of the ``troubled`` and of all that are not well."""
         async with self._database.session() as session:
             changed = await session.fetch("webhooks_changed", back)
-            fares = await session.fetch("webhooks_troubled", list(troubled), None if first else back)
+            healths = await session.fetch("webhooks_troubled", list(troubled), None if first else back)
             pauses = await session.fetch("operator_pauses_active")
             processes = await session.value("processes_count", *PROCESS_LOCK)
-        return Look(
+        return Changes(
             revisions=tuple((row["webhook_key"], row["revision"]) for row in changed),
-            troubles=tuple(_read_trouble(row) for row in fares),
+            troubles=tuple(_read_trouble(row) for row in healths),
             pauses=_read_pauses(pauses),
             processes=max(1, processes),
         )
@@ -79,7 +74,7 @@ class WebhookCatalog:
             tenant_id=row["tenant_id"],
             one_shot=row["kind"] == WebhookKind.ONE_SHOT,
             lane=row["lane"],
-            state=WebhookState(WebhookStateCode(row["state"]).word),
+            state=WEBHOOK_STATES[row["state"]],
             state_at=row["state_at"].timestamp(),
             deleted=row["deleted"],
             revision=row["revision"],
@@ -100,10 +95,7 @@ class WebhookCatalog:
     def _open(self, row: Row) -> Opened:
         sealer, tenant_id, webhook_id = self._sealer, row["tenant_id"], row["webhook_id"]
         url = unseal_url(sealer, tenant_id, webhook_id, row["url"])
-        headers: tuple[tuple[str, str], ...] = ()
-        if row["custom_headers"] is not None:
-            pairs = orjson.loads(unseal_headers(sealer, tenant_id, webhook_id, row["custom_headers"]))
-            headers = tuple((name, value) for name, value in pairs)
+        headers = open_headers(sealer, tenant_id, webhook_id, row["custom_headers"])
         if row["secrets"] is not None:
             return url, headers, unseal_keys(sealer, tenant_id, webhook_id, row["secrets"])
         return url, headers, unseal_keys(sealer, tenant_id, "", row["signing_secrets"])

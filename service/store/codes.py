@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+from service.domain.deliveries import State
+from service.domain.webhooks import WebhookState
 
 
 class Word(IntEnum):
@@ -29,6 +33,9 @@ class DoneState(Word):
     FAILED = 5
     SUPERSEDED = 6
     CANCELED = 7
+
+
+STATES: Final = {int(code): State(code.word) for code in (*LiveState, *DoneState)}
 
 
 class WireFlag(Word):
@@ -72,6 +79,9 @@ class WebhookStateCode(Word):
     ENABLED = 0
     PAUSED = 1
     DISABLED = 2
+
+
+WEBHOOK_STATES: Final = {int(code): WebhookState(code.word) for code in WebhookStateCode}
 
 
 class BreakerCode(Word):

@@ -17,15 +17,14 @@ from service.delivery.claiming import Claimed, ClaimRequest, DueLanes
 from service.delivery.decisions import Undelivered
 from service.delivery.ready import ReadyDelivery, Special, Work
 from service.delivery.recording import Accepted, Hold, Recorded, Refused, Release
-from service.domain.deliveries import Reason, Recall, State
+from service.domain.deliveries import Reason, Recall
 from service.domain.outcomes import Purpose
 from service.ports import Freed
-from service.store.codes import DoneState, Extra, LiveState, WireFlag
+from service.store.codes import STATES, DoneState, Extra, WireFlag
 from service.store.database import Database, Row, Session
 from service.store.statements import columns
 
-CODES: Final = {State(code.word): int(code) for code in (*LiveState, *DoneState)}
-STATES: Final = {code: state for state, code in CODES.items()}
+CODES: Final = {state: code for code, state in STATES.items()}
 FLAGS: Final = {
     None: int(WireFlag.NONE),
     Recall.SUPERSEDED: int(WireFlag.SUPERSEDED),
@@ -68,19 +67,19 @@ class DeliveryStore:
         return Claimed(rows, look["at"], look["found"], look["cut"])
 
     async def list_lanes(self, after: int, limit: int) -> DueLanes:
-        """Look at so many lanes after ``after`` which have deliveries that wait for their instant."""
+        """List those lanes that have something due, of the next ``limit`` lanes after ``after`` that have anything."""
         async with self._database.session() as session:
             row = await session.find("deliveries_lanes", after, limit)
         assert row is not None
         return DueLanes(row["lanes"], row["oldest"], row["at"], row["ends_at"])
 
     async def wake_extra(self, lanes: Collection[int], older: float, limit: int) -> None:
-        """Redeliveries and tests of these lanes that have been due for so long are due anew, so many of each lane."""
+        """Make redeliveries and tests of these lanes due now that have been due for more than ``older`` seconds."""
         async with self._database.session() as session:
             await session.execute("deliveries_wake_extra", list(lanes), older, limit)
 
     async def set_aside(self, lane: int, since: float, webhook_keys: Collection[int], limit: int) -> None:
-        """Move what is due of these webhooks into lanes of their own, if it is among the first ``limit`` of a lane."""
+        """Move what is due of these webhooks into lanes of their own, from among the first ``limit`` due in ``lane``."""
         async with self._database.session() as session:
             await session.execute("deliveries_set_aside", lane, since, list(webhook_keys), limit)
 
@@ -92,7 +91,7 @@ class DeliveryStore:
         return {row["delivery_id"] for row in kept}
 
     async def find_wait(self) -> float | None:
-        """Seconds until the next delivery becomes due that is not due yet."""
+        """Seconds until the next delivery becomes due, those that are due already left out; None: there is none."""
         async with self._database.session() as session:
             wait: float | None = await session.value("deliveries_next_due")
         return wait

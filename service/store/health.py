@@ -19,9 +19,8 @@ from service.domain.webhooks import Standing, WebhookState, describe_standing
 from service.store.codes import BreakerCode, WebhookStateCode
 from service.store.database import Database, Row, Session
 from service.store.statements import columns
-from service.store.webhooks import announce
+from service.store.webhooks import announce, hold_deliveries
 
-HOLD_AT_ONCE: Final = 10_000
 _INSTANTS: Final = ("enabled_at", "last_success_at", "first_failure_at", "probe_at")
 _FIELDS: Final = frozenset(field.name for field in fields(Health))
 _BREAKERS: Final = {breaker: int(BreakerCode[breaker.name]) for breaker in Breaker}
@@ -123,7 +122,7 @@ async def _disable(session: Session, stopping: Sequence[tuple[Row, HealthChange]
         if row["webhook_key"] in stopped
     ]
     for each in disabled:
-        await session.value("deliveries_hold_webhook", each.webhook_key, WebhookState.DISABLED.value, HOLD_AT_ONCE)
+        await hold_deliveries(session, each.webhook_key, WebhookState.DISABLED)
         await announce(session, each.tenant_id)
     return disabled
 

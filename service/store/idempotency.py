@@ -53,7 +53,7 @@ async def find_answer(session: Session, sealer: Sealer, scope: Scope, now: datet
     if row is None:
         return None
     try:
-        body = sealer.unseal(row["answer"], tenant_id=scope.tenant_id, purpose=_purpose(scope))
+        body = sealer.unseal(row["answer"], tenant_id=scope.tenant_id, purpose=name_purpose(scope.scope_hash.hex()))
     except Undecryptable:
         return None
     return KeptAnswer(row["status"], body, row["request_hash"] == scope.request_hash)
@@ -61,7 +61,7 @@ async def find_answer(session: Session, sealer: Sealer, scope: Scope, now: datet
 
 async def keep_answer(session: Session, sealer: Sealer, scope: Scope, status: int, body: bytes, now: datetime) -> None:
     """Keep an answer, sealed: it may hold a secret that is shown once."""
-    sealed = sealer.seal(body, tenant_id=scope.tenant_id, purpose=_purpose(scope))
+    sealed = sealer.seal(body, tenant_id=scope.tenant_id, purpose=name_purpose(scope.scope_hash.hex()))
     await session.execute(
         "idempotency_store", scope.scope_hash, scope.request_hash, scope.tenant_id, status, sealed, now
     )
@@ -72,5 +72,6 @@ async def prune_answers(session: Session, now: datetime) -> None:
     await session.execute("idempotency_prune", now - KEPT_FOR)
 
 
-def _purpose(scope: Scope) -> str:
-    return f"idempotency:{scope.scope_hash.hex()}"
+def name_purpose(scope_hash: str) -> str:
+    """The purpose that an answer is sealed for, by its scope's hash in hexadecimal digits."""
+    return f"idempotency:{scope_hash}"

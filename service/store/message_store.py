@@ -11,6 +11,7 @@ from datetime import datetime
 import orjson
 
 from service.domain.deliveries import Reason
+from service.domain.messages import format_instant
 from service.ports import NewDelivery, NewMessage
 from service.store import queueing
 from service.store.codes import Extra, Scope
@@ -56,9 +57,8 @@ async def expunge_body(session: Session, registry: Registry, tenant_id: str, mes
 
 def build_test_body(tenant_id: str, at: datetime) -> bytes:
     """Build the signed body of a test: it says so itself, and its ids are nil."""
-    instant = at.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
     data = {"scope": "batch", "tenant_id": tenant_id, "batch": {"name": "test", "id": NIL}, "job_id": NIL, "jobs": []}
-    return orjson.dumps({"type": TEST_TYPE, "timestamp": instant, "test": True, "data": data})
+    return orjson.dumps({"type": TEST_TYPE, "timestamp": format_instant(at), "test": True, "data": data})
 
 
 async def queue_test(session: Session, registry: Registry, webhook: StoredWebhook) -> int:

@@ -19,7 +19,7 @@ from service.domain.signing import (
     revoke_previous,
     rotate,
 )
-from service.domain.webhooks import WebhookEvent, find_move
+from service.domain.webhooks import Signing, WebhookEvent, find_move
 from service.sealing import Undecryptable
 from service.store.codes import WebhookKind
 from service.store.database import Row, Session
@@ -27,9 +27,7 @@ from service.store.registrations import release, set_standing
 from service.store.registry import Refused, Registry
 from service.store.signing_keys import SigningKeys, seal_keys, unseal_keys
 from service.store.webhook_health import clear_health, clear_hold
-from service.store.webhooks import StoredWebhook, announce, update_keys
-
-HOLD_AT_ONCE = 10_000  # the rest is held when a worker comes upon it
+from service.store.webhooks import StoredWebhook, announce, hold_deliveries, update_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ async def pause(session: Session, registry: Registry, webhook: StoredWebhook) ->
     if move is None:
         return False
     await set_standing(session, registry, webhook.webhook_key, move.to)
-    await session.value("deliveries_hold_webhook", webhook.webhook_key, "paused", HOLD_AT_ONCE)
+    await hold_deliveries(session, webhook.webhook_key, move.to.state)
     await announce(session, webhook.tenant_id)
     return True
 
@@ -108,7 +106,7 @@ async def rotate_secret(session: Session, registry: Registry, webhook: StoredWeb
         detail = "One-shot URLs are signed with the tenant's default secret: use /v1/signing-keys/rotate."
         raise Refused(409, "no_own_secret", detail)
     old = webhook.keys
-    if webhook.broken and webhook.settings.signing.value == "ed25519":
+    if webhook.broken and webhook.settings.signing is Signing.ED25519:
         old = SigningKeys((), (registry.new_seed(registry.clock.now()),))
     rotated = _make(registry, old, wanted)
     await update_keys(session, registry, webhook, rotated.keys)

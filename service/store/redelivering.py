@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.domain.deliveries import CallRefused, Reason, State, find_cancel_refusal, find_redeliver_refusal
-from service.domain.webhooks import WebhookState
-from service.store.codes import DoneState, Extra, LiveState, WebhookStateCode
+from service.store.codes import STATES, WEBHOOK_STATES, DoneState, Extra
 from service.store.database import Row, Session
 from service.store.registry import Refused
 
@@ -44,14 +43,14 @@ async def _lock(session: Session, tenant_id: str, delivery_id: int) -> _Found | 
     if row is not None:
         return _Found(row, _live_state(row), done=False)
     row = await session.find("delivery_lock_done", delivery_id, tenant_id)
-    return _Found(row, State(DoneState(row["state"]).word), done=True) if row else None
+    return _Found(row, STATES[row["state"]], done=True) if row else None
 
 
 def _live_state(row: Row) -> State:
     """One that is due for an extra attempt, or waits for another of its work, counts as in flight."""
     if row["on_wire"] or row["resume_state"] is not None or row["waits_for"] is not None:
         return State.IN_FLIGHT
-    return State(LiveState(row["state"]).word)
+    return STATES[row["state"]]
 
 
 def _refuse(refusal: CallRefused) -> Refused:
@@ -69,7 +68,7 @@ async def redeliver(session: Session, tenant_id: str, delivery_id: int, *, force
     found = await _lock(session, tenant_id, delivery_id)
     if found is None:
         raise Refused(404, "not_found", "There is no such delivery.")
-    state = WebhookState(WebhookStateCode(webhook["state"]).word) if webhook else None
+    state = WEBHOOK_STATES[webhook["state"]] if webhook else None
     refusal = find_redeliver_refusal(found.state, state, force=force)
     if refusal is not None:
         raise _refuse(refusal)
@@ -102,7 +101,7 @@ async def cancel(session: Session, tenant_id: str, delivery_id: int) -> None:
         raise Refused(404, "not_found", "There is no such delivery.")
     row = found.row
     waits = not found.done and not row["on_wire"] and (row["resume_state"] is None or row["resume_state"] < _FIRST_DONE)
-    state = State(LiveState(row["state"]).word) if waits else found.state
+    state = STATES[row["state"]] if waits else found.state
     refusal = find_cancel_refusal(state)
     if refusal is not None:
         raise _refuse(refusal)

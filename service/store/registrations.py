@@ -15,7 +15,7 @@ from service.domain.events import BatchRef
 from service.domain.identity import job_group
 from service.domain.registrations import (
     BatchFacts,
-    KeyPair,
+    KeyPairChange,
     Newest,
     PutPlan,
     PutRefused,
@@ -25,10 +25,10 @@ from service.domain.registrations import (
 )
 from service.domain.signing import Secret, format_secret
 from service.domain.targets import Target
-from service.domain.webhooks import Standing, WebhookState, describe_standing
+from service.domain.webhooks import Signing, Standing, describe_standing
 from service.ports import NewDelivery
 from service.store import batches, queueing
-from service.store.codes import DoneState, Extra, LiveState, Scope, WebhookKind, WebhookStateCode
+from service.store.codes import STATES, Extra, Scope, WebhookKind, WebhookStateCode
 from service.store.database import Row, Session
 from service.store.registry import Refused, Registry
 from service.store.signing_keys import SigningKeys
@@ -46,7 +46,6 @@ from service.store.webhooks import (
     update_settings,
 )
 
-_FIRST_DONE = int(DoneState.DELIVERED)
 _REFUSALS = {
     PutRefused.BATCH_ENDED: (409, "This incarnation of the batch has ended.", "batch_id"),
     PutRefused.SECRET_NOT_LIVE: (422, "The secret is none of the live ones; use rotate-secret to change it.", "secret"),
@@ -134,9 +133,7 @@ async def _find_newest_state(session: Session, batch: Batch, existing: StoredWeb
     row = await session.find("delivery_of_message", batch.finish_message_id, existing.webhook_key)
     if row is None:
         return None
-    if row["state"] >= _FIRST_DONE:
-        return State(DoneState(row["state"]).word)
-    return State.IN_FLIGHT if row["on_wire"] else State(LiveState(row["state"]).word)
+    return State.IN_FLIGHT if row["on_wire"] else STATES[row["state"]]
 
 
 def _new_batch_webhook(
@@ -155,9 +152,9 @@ def _new_batch_webhook(
     )
 
 
-def _first_keys(registry: Registry, secret: bytes | None, pair: KeyPair, now: datetime) -> SigningKeys:
+def _first_keys(registry: Registry, secret: bytes | None, pair: KeyPairChange, now: datetime) -> SigningKeys:
     first = registry.new_secret(now) if secret is None else Secret(secret, now)
-    return SigningKeys((first,), (registry.new_seed(now),) if pair is KeyPair.ADD else ())
+    return SigningKeys((first,), (registry.new_seed(now),) if pair is KeyPairChange.ADD else ())
 
 
 async def _create(session: Session, registry: Registry, new: NewWebhook) -> str:
@@ -186,15 +183,19 @@ async def _apply(
     return await _rekey(session, registry, existing, plan.key_pair)
 
 
-async def _rekey(session: Session, registry: Registry, existing: StoredWebhook, pair: KeyPair) -> str | None:
+async def _rekey(session: Session, registry: Registry, existing: StoredWebhook, pair: KeyPairChange) -> str | None:
     now = registry.clock.now()
     if existing.broken:  # the old secrets cannot be read any more: sign with a new one, and show it
-        adds = KeyPair.ADD if existing.settings.signing.value == "ed25519" and pair is not KeyPair.DROP else pair
+        adds = (
+            KeyPairChange.ADD
+            if existing.settings.signing is Signing.ED25519 and pair is not KeyPairChange.DROP
+            else pair
+        )
         keys = _first_keys(registry, None, adds, now)
         await update_keys(session, registry, existing, keys)
         return format_secret(keys.hmac[0].key)
-    if pair is not KeyPair.KEEP:
-        pairs = (registry.new_seed(now),) if pair is KeyPair.ADD else ()
+    if pair is not KeyPairChange.KEEP:
+        pairs = (registry.new_seed(now),) if pair is KeyPairChange.ADD else ()
         await update_keys(session, registry, existing, replace(existing.keys, ed25519=pairs))
     return None
 
@@ -226,7 +227,7 @@ async def _send_newest(
 
 def build_delivery(webhook: StoredWebhook, message: Row, extra: Extra = Extra.ORDINARY) -> NewDelivery:
     """Return the delivery of a stored message to a webhook: held while that is stopped, else due now."""
-    state, scope = webhook.standing.state, Scope(message["scope"])
+    scope = Scope(message["scope"])
     return NewDelivery(
         tenant_id=webhook.tenant_id,
         webhook_key=webhook.webhook_key,
@@ -239,7 +240,7 @@ def build_delivery(webhook: StoredWebhook, message: Row, extra: Extra = Extra.OR
         batch_key=message["batch_key"],
         job_id=message["job_id"],
         generation=message["generation"],
-        held=None if state is WebhookState.ENABLED else state.value,
+        held=webhook.standing.state.hold,
         extra=extra.word,
     )
 
@@ -300,7 +301,7 @@ async def create_webhook(
     if await session.value("webhook_count_account", tenant_id) >= limit:
         raise Refused(409, "too_many_webhooks", f"A tenant has at most {limit} account webhooks.")
     now = registry.clock.now()
-    pair = KeyPair.ADD if request.settings.signing.value == "ed25519" else KeyPair.KEEP
+    pair = KeyPairChange.ADD if request.settings.signing is Signing.ED25519 else KeyPairChange.KEEP
     keys = _first_keys(registry, request.secret, pair, now)
     public_id = webhook_id or registry.new_id("whk_")
     new = NewWebhook(tenant_id, public_id, WebhookKind.ACCOUNT, None, request.settings, target, keys, now)

@@ -12,7 +12,7 @@ from datetime import datetime
 from service.domain.batches import Batch
 from service.ports import NewDelivery, NewMessage
 from service.store import batches, queueing
-from service.store.codes import LiveState, Scope, WebhookStateCode
+from service.store.codes import WEBHOOK_STATES, LiveState, Scope
 from service.store.database import Row, Session
 from service.store.registrations import revive
 from service.store.registry import Refused, Registry
@@ -122,7 +122,6 @@ async def _send_copy(session: Session, registry: Registry, sending: _Sending, me
 
 
 def _delivery(sending: _Sending, webhook: Row, message_id: str, body_at: datetime) -> NewDelivery:
-    state = WebhookStateCode(webhook["state"])
     return NewDelivery(
         tenant_id=sending.batch.tenant_id,
         webhook_key=webhook["webhook_key"],
@@ -135,5 +134,5 @@ def _delivery(sending: _Sending, webhook: Row, message_id: str, body_at: datetim
         batch_key=sending.batch.key,
         job_id=None,
         generation=sending.message["generation"],
-        held=None if state is WebhookStateCode.ENABLED else state.word,
+        held=WEBHOOK_STATES[webhook["state"]].hold,
     )

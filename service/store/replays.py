@@ -75,7 +75,7 @@ async def start_replay(
     until = min(request.until or now, now)
     matched = await _count(session, webhook, request, until)
     if request.dry_run:
-        await session.execute("replay_trial_insert", webhook.webhook_key, request.trial_hash, matched, now)
+        await session.execute("replay_trial_insert", webhook.webhook_key, request.trial_hash, now)
         return ReplayStarted(matched, None)
     if matched > MANY:
         await _check_trial(session, webhook, request, now)

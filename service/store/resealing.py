@@ -17,6 +17,7 @@ from typing import Any, Final
 from service.ports import Conflict
 from service.sealing import Sealer, Undecryptable
 from service.store.database import Database
+from service.store.idempotency import name_purpose
 from service.store.statements import columns
 from service.store.webhook_seals import seal_headers, seal_secrets, seal_url, unseal_headers, unseal_secrets, unseal_url
 
@@ -50,7 +51,7 @@ def _reseal_secrets(sealer: Sealer, tenant_id: str, webhook_id: str, sealed: byt
 
 
 def _reseal_answer(sealer: Sealer, tenant_id: str, scope_hash: str, sealed: bytes) -> bytes:
-    purpose = f"idempotency:{scope_hash}"  # as in store.idempotency
+    purpose = name_purpose(scope_hash)
     clear = sealer.unseal(sealed, tenant_id=tenant_id, purpose=purpose)
     return sealer.seal(clear, tenant_id=tenant_id, purpose=purpose)
 

@@ -18,7 +18,7 @@ from service.domain.webhooks import Filters, Scope
 from service.ingest.transaction import Tenancy
 from service.ports import Conflict
 from service.sealing import Sealer
-from service.store.codes import WebhookStateCode
+from service.store.codes import WEBHOOK_STATES
 from service.store.database import Session
 from service.store.statements import columns
 from service.store.webhook_seals import hash_url, seal_url
@@ -119,8 +119,7 @@ def batch_subscriber(row: Any) -> Subscriber:
 
 
 def _subscriber(row: Any, filters: Filters) -> Subscriber:
-    state = WebhookStateCode(row["state"])
-    held = None if state is WebhookStateCode.ENABLED else state.word
+    held = WEBHOOK_STATES[row["state"]].hold
     return Subscriber(row["webhook_key"], row["webhook_id"], row["lane"], filters, held)
 
 

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import orjson
-
 from service.domain.health import build_health
 from service.store.codes import BreakerCode
 from service.store.database import Session
+from service.store.health import dump_health
 
 
 async def clear_health(session: Session, webhook_key: int, now: datetime, *, trial: bool, other_receiver: bool) -> None:
     """Start over: with ``trial`` one attempt goes first, alone; ``other_receiver`` forgets successes and errors too."""
     health = build_health(now, trial=trial)
     breaker = int(BreakerCode[health.breaker.name])
-    await session.execute("webhook_clear_health", webhook_key, orjson.dumps(health), breaker, other_receiver)
+    await session.execute("webhook_clear_health", webhook_key, dump_health(health), breaker, other_receiver)
 
 
 async def clear_hold(session: Session, webhook_key: int) -> None:

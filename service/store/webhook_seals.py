@@ -6,9 +6,14 @@ JSON array of ``[name, value]``; the form of secrets is ``signing_keys``'s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 
+import orjson
+
 from service.sealing import Sealer
+
+Headers = tuple[tuple[str, str], ...]
 
 
 def seal_url(sealer: Sealer, tenant_id: str, webhook_id: str, url: str) -> bytes:
@@ -29,6 +34,21 @@ def seal_headers(sealer: Sealer, tenant_id: str, webhook_id: str, headers: bytes
 def unseal_headers(sealer: Sealer, tenant_id: str, webhook_id: str, sealed: bytes) -> bytes:
     """Return the JSON array of pairs. Raises Undecryptable."""
     return sealer.unseal(sealed, tenant_id=tenant_id, purpose=f"headers:{webhook_id}")
+
+
+def store_headers(sealer: Sealer, tenant_id: str, webhook_id: str, headers: Sequence[tuple[str, str]]) -> bytes | None:
+    """Return what ``webhooks.custom_headers`` holds of these headers; null for none."""
+    return seal_headers(sealer, tenant_id, webhook_id, orjson.dumps(list(headers))) if headers else None
+
+
+def open_headers(sealer: Sealer, tenant_id: str, webhook_id: str, sealed: bytes | None) -> Headers:
+    """Return the headers that ``webhooks.custom_headers`` holds.
+
+    Raises Undecryptable; ValueError or TypeError for what opens and is no array of pairs.
+    """
+    if sealed is None:
+        return ()
+    return tuple((name, value) for name, value in orjson.loads(unseal_headers(sealer, tenant_id, webhook_id, sealed)))
 
 
 def seal_secrets(sealer: Sealer, tenant_id: str, webhook_id: str, secrets: bytes) -> bytes:

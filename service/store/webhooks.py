@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-
-import orjson
+from typing import Final
 
 from service.domain.registrations import Registered
 from service.domain.targets import Target
 from service.domain.webhooks import DisableReason, Filters, Scope, Signing, Standing, WebhookSettings, WebhookState
 from service.sealing import Sealer, Undecryptable
-from service.store.codes import WebhookKind, WebhookStateCode
+from service.store.codes import WEBHOOK_STATES, WebhookKind
 from service.store.database import Row, Session
 from service.store.registry import Registry
 from service.store.signing_keys import SigningKeys, seal_keys, unseal_keys
-from service.store.webhook_seals import hash_url, seal_headers, seal_url, unseal_headers, unseal_url
+from service.store.webhook_seals import Headers, hash_url, open_headers, seal_url, store_headers, unseal_url
+
+HELD_AT_ONCE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +69,12 @@ class NewWebhook:
     written_at: datetime
 
 
-def _open_headers(sealer: Sealer, tenant_id: str, webhook_id: str, sealed: bytes | None) -> tuple[tuple[str, str], ...]:
-    if sealed is None:
-        return ()
-    return tuple((name, value) for name, value in orjson.loads(unseal_headers(sealer, tenant_id, webhook_id, sealed)))
-
-
-def _seal_headers(sealer: Sealer, tenant_id: str, webhook_id: str, headers: Sequence[tuple[str, str]]) -> bytes | None:
-    return seal_headers(sealer, tenant_id, webhook_id, orjson.dumps(list(headers))) if headers else None
-
-
-def _open(row: Row, sealer: Sealer) -> tuple[str, tuple[tuple[str, str], ...], SigningKeys, bool]:
+def _open(row: Row, sealer: Sealer) -> tuple[str, Headers, SigningKeys, bool]:
     tenant_id, webhook_id = row["tenant_id"], row["webhook_id"]
     try:
         return (
             unseal_url(sealer, tenant_id, webhook_id, row["url"]),
-            _open_headers(sealer, tenant_id, webhook_id, row["custom_headers"]),
+            open_headers(sealer, tenant_id, webhook_id, row["custom_headers"]),
             unseal_keys(sealer, tenant_id, webhook_id, row["secrets"]),
             False,
         )
@@ -91,7 +82,7 @@ def _open(row: Row, sealer: Sealer) -> tuple[str, tuple[tuple[str, str], ...], S
         return "", (), SigningKeys(), True
 
 
-def _settings(row: Row, url: str, headers: tuple[tuple[str, str], ...]) -> WebhookSettings:
+def _settings(row: Row, url: str, headers: Headers) -> WebhookSettings:
     return WebhookSettings(
         url=url,
         description=row["description"] or "",
@@ -112,7 +103,7 @@ def _settings(row: Row, url: str, headers: tuple[tuple[str, str], ...]) -> Webho
 
 
 def _standing(row: Row) -> Standing:
-    state = WebhookState(WebhookStateCode(row["state"]).word)
+    state = WEBHOOK_STATES[row["state"]]
     disabled = state is WebhookState.DISABLED
     return Standing(state, DisableReason(row["state_reason"]) if disabled else None)
 
@@ -174,7 +165,7 @@ async def insert_webhook(session: Session, registry: Registry, new: NewWebhook) 
         seal_url(sealer, tenant_id, webhook_id, settings.url),
         hash_url(tenant_id, settings.url),
         new.target.origin,
-        _seal_headers(sealer, tenant_id, webhook_id, settings.custom_headers),
+        store_headers(sealer, tenant_id, webhook_id, settings.custom_headers),
         seal_keys(sealer, tenant_id, webhook_id, new.keys),
         *_setting_columns(settings),
         new.written_at,
@@ -193,7 +184,7 @@ async def update_settings(
         seal_url(sealer, tenant_id, webhook_id, settings.url),
         hash_url(tenant_id, settings.url),
         target.origin,
-        _seal_headers(sealer, tenant_id, webhook_id, settings.custom_headers),
+        store_headers(sealer, tenant_id, webhook_id, settings.custom_headers),
         *_setting_columns(settings),
         registry.clock.now(),
     )
@@ -203,6 +194,11 @@ async def update_keys(session: Session, registry: Registry, old: StoredWebhook, 
     """Replace the secrets; the revision goes up."""
     content = seal_keys(registry.sealer, old.tenant_id, old.webhook_id, keys)
     await session.execute("webhook_update_keys", old.webhook_key, content)
+
+
+async def hold_deliveries(session: Session, webhook_key: int, state: WebhookState) -> None:
+    """Hold what waits for a webhook that is now paused or disabled; workers hold the rest when they come upon it."""
+    await session.value("deliveries_hold_webhook", webhook_key, state.value, HELD_AT_ONCE)
 
 
 async def announce(session: Session, tenant_id: str) -> None:

@@ -58,6 +58,5 @@ def _message_row(m: NewMessage) -> tuple[object, ...]:
         m.finished_at,
         m.body,
         m.renotified,
-        m.quiet,
         m.trace,
     )

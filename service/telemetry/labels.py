@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from service.domain.attempts import OutcomeClass
+from service.domain.deliveries import FINISHED, State
 from service.domain.jobs import EventOutcome
+from service.domain.webhooks import WebhookState
 
 EVENT_OUTCOMES = tuple(EventOutcome)
 SCOPES = ("batch", "job", "none")  # none: test and operational messages
-FINISHED_STATES = ("delivered", "failed", "superseded", "canceled")
-WEBHOOK_STATES = ("enabled", "paused", "disabled")
+FINISHED_STATES = tuple(state.value for state in State if state in FINISHED)
+WEBHOOK_STATES = tuple(state.value for state in WebhookState)
 ANOMALIES = ("negative_span", "decoration_dropped", "two_destinations", "missed_records", "batch_conflict")
 OTHER = "other"
 OWN_FAULTS = (

@@ -109,12 +109,12 @@ async def measure_product(port: int, posts: int, in_flight: int) -> float:
     policy = parse_policy(allow_http=True, allow=f"127.0.0.1/32:{port}")
     target = parse_url(f"http://127.0.0.1:{port}/hooks/webhook", policy)
     assert isinstance(target, Target)
-    block = compile_headers(FIXED)
+    fixed = compile_headers(FIXED)
     async with HttpSender(policy, NoLookup(), build_tls_context()) as sender:
 
         async def post() -> None:
             route = sender.find_route(target, "tenant") or await sender.locate(target, "tenant", time.monotonic() + 5)
-            request = OutboundRequest(target, (), BODY, "tenant", block + render(attempt_headers()), route=route)
+            request = OutboundRequest(target, fixed + render(attempt_headers()), BODY, "tenant", route=route)
             outcome = await sender.send(request, time.monotonic() + 15)
             assert outcome.delivered
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from service.domain.health import Health
-from service.ingest.announcing import encode_json
+from service.ingest.bodies import encode_json
 from service.store.operational import OperationalStore
 from service.upkeep.operational import OperationalNews
 from tests.support.api import SEALER, URL_1, running_api

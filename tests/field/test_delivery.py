@@ -88,7 +88,7 @@ async def test_f02_a_wait_for_a_slot_is_measured_apart_and_signed_after(database
 
 
 def _header(request, name):
-    lines = request.block.decode().split("\r\n")
+    lines = request.headers.decode().split("\r\n")
     return next(line.split(": ", 1)[1] for line in lines if line.startswith(f"{name}: "))
 
 

@@ -22,7 +22,7 @@ async def make_health(queue, probe_in=600):
 
 async def look(dsn, troubled=(), back=15.0, *, first=False):
     async with Database(dsn, size=1) as database:
-        found = await WebhookCatalog(database, SEALER).look(back, troubled, first=first)
+        found = await WebhookCatalog(database, SEALER).read_changes(back, troubled, first=first)
     return {each.webhook_key for each in found.troubles}
 
 

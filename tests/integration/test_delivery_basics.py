@@ -184,7 +184,7 @@ async def test_operator_pauses_stop_claims_and_change_nothing(database, pause):
 
 
 async def test_what_is_committed_long_after_it_was_due_is_found(database, monkeypatch):
-    monkeypatch.setattr("service.delivery.intake.SURVEY", 0.2)
+    monkeypatch.setattr("service.delivery.intake.SURVEY_EVERY", 0.2)
     async with receive(answering(NO_CONTENT)) as receiver, Queue(database) as queue, deliver(database):
         hook = await queue.webhook(receiver.url())
         (first,) = await queue.deliveries(hook)

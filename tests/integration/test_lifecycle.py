@@ -7,8 +7,8 @@ import pytest
 
 from service.domain.deliveries import LIFECYCLE, Event, Reason, Recall, State, combine_recalls
 from service.domain.health import Breaker, Health
-from service.store.codes import LiveState, WireFlag
-from service.store.deliveries import STATES, read_recall
+from service.store.codes import STATES, LiveState, WireFlag
+from service.store.deliveries import read_recall
 from service.store.statements import statement
 from tests.support.delivering import Queue
 

@@ -8,8 +8,8 @@ import pytest
 from service.api.parts import ApiLimits
 from service.domain.batches import Settling
 from service.domain.operational import DeliveryExhausted
-from service.ingest.announcing import encode_json
 from service.ingest.applying import Ingestor
+from service.ingest.bodies import encode_json
 from service.ingest.parsing import Parser
 from service.ingest.poll import Poll
 from service.ingest.reading import Reader

@@ -9,7 +9,7 @@ import pytest
 from service.api.parts import ApiLimits
 from service.domain.health import Health
 from service.domain.operational import OperationalEvent
-from service.ingest.announcing import encode_json
+from service.ingest.bodies import encode_json
 from service.ports import StoreUnavailable
 from service.store.operational import OperationalStore
 from service.upkeep.operational import OperationalNews

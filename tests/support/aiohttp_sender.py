@@ -74,7 +74,8 @@ class AiohttpSender:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=request.connect_timeout)
         head, target = request.target.head.decode(), request.target
         url = target.origin + head.split(" ")[1]
-        headers = [*request.headers, ("accept-encoding", "identity")]
+        lines = request.headers.decode().splitlines()
+        headers = [*(line.split(": ", 1) for line in lines), ("accept-encoding", "identity")]
         async with self._session.post(
             url, data=request.body, headers=headers, allow_redirects=False, timeout=timeout
         ) as response:

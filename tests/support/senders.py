@@ -11,7 +11,7 @@ from typing import Protocol
 
 from service.domain.attempts import Outcome
 from service.domain.egress import EgressPolicy, parse_policy
-from service.domain.outbound import OutboundRequest
+from service.domain.outbound import OutboundRequest, compile_headers
 from service.domain.targets import Target, parse_url
 from service.sender import HttpSender, SenderLimits, build_tls_context
 from service.sender.names import ascii_host
@@ -61,7 +61,8 @@ class Client:
     ) -> Outcome:
         target = parse_url(url, self.policy, more.get("tenant_id", ""))
         assert isinstance(target, Target), target
-        request = OutboundRequest(target, more.pop("headers", HEADERS), body, connect_timeout=connect, **more)
+        headers = compile_headers(more.pop("headers", HEADERS))
+        request = OutboundRequest(target, headers, body, connect_timeout=connect, **more)
         return await self.sender.send(request, time.monotonic() + seconds)
 
 

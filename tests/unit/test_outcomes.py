@@ -24,14 +24,13 @@ from service.domain.deliveries import (
 from service.domain.outcomes import (
     RULES,
     TABLE,
+    AttemptKind,
     DeliveryFacts,
-    Kind,
     Purpose,
     Verdict,
     build_delivery_diagram,
     decide,
     judge,
-    rescue,
     withhold,
 )
 from service.domain.schedule import Schedule
@@ -66,20 +65,20 @@ def seconds(value: float) -> timedelta:
 # --- the whole table, against the rules written out once more ---
 
 
-def expected(kind: Kind, recall: Recall | None, verdict: Verdict) -> tuple[State | None, Reason | None]:
+def expected(kind: AttemptKind, recall: Recall | None, verdict: Verdict) -> tuple[State | None, Reason | None]:
     if verdict is Verdict.ACCEPTED:
         return State.DELIVERED, None
-    if kind is Kind.REPLAY:
+    if kind is AttemptKind.RESEND:
         return None, None
     if recall is Recall.CANCELED:
         return State.CANCELED, None
-    if kind is Kind.TEST:
+    if kind is AttemptKind.TEST:
         return (None, None) if verdict is Verdict.LOST else (State.FAILED, Reason.TEST_FAILED)
     if recall is not None:
         return RECALLED[recall]
     if verdict is Verdict.GONE:
         return State.HELD, Reason.DISABLED
-    if kind is Kind.EXTRA or verdict is Verdict.LOST:
+    if kind is AttemptKind.EXTRA or verdict is Verdict.LOST:
         return None, None
     return {
         Verdict.RETRYABLE: (State.RETRYING, None),
@@ -92,16 +91,16 @@ def expected(kind: Kind, recall: Recall | None, verdict: Verdict) -> tuple[State
     }[verdict]
 
 
-@pytest.mark.parametrize(("kind", "recall", "verdict"), [*product(Kind, [None, *Recall], Verdict)])
+@pytest.mark.parametrize(("kind", "recall", "verdict"), [*product(AttemptKind, [None, *Recall], Verdict)])
 def test_every_row_of_the_table(kind, recall, verdict):
     ending = TABLE[kind, recall, verdict]
     assert (ending.state, ending.reason) == expected(kind, recall, verdict)
     assert ending.state is not State.IN_FLIGHT
-    assert not ending.again or (verdict is Verdict.LOST and kind in {Kind.EXTRA, Kind.REPLAY})
+    assert not ending.again or (verdict is Verdict.LOST and kind in {AttemptKind.EXTRA, AttemptKind.RESEND})
 
 
 def test_the_table_is_complete_and_every_rule_is_used():
-    assert len(TABLE) == len(Kind) * (len(Recall) + 1) * len(Verdict)
+    assert len(TABLE) == len(AttemptKind) * (len(Recall) + 1) * len(Verdict)
     assert {id(rule.ending) for rule in RULES} == {id(ending) for ending in TABLE.values()}
 
 
@@ -116,7 +115,7 @@ def test_2xx_always_delivers(recall, purpose, before, stale):
     decision = after(OK, recall=recall, purpose=purpose, before=before, stale=stale)
     assert (decision.state, decision.reason, decision.next_attempt_at) == (State.DELIVERED, None, None)
     assert decision.finished
-    assert decision.clears_hold == decision.observed == (not stale and purpose is not Purpose.TEST)
+    assert decision.observed == (not stale and purpose is not Purpose.TEST)
     assert decision.attempts == (0 if purpose is Purpose.REDELIVER else 1)
 
 
@@ -167,7 +166,7 @@ def test_gone_under_a_superseded_delivery_still_disables():
 def test_a_recalled_delivery_becomes_what_it_was_recalled_for(recall, outcome):
     decision = after(outcome, recall=recall, recall_reason=Reason.BATCH_DELETED, stale=recall is not Recall.SUPERSEDED)
     assert (decision.state, decision.reason) == RECALLED[recall]
-    lost = rescue(FACTS._replace(recall=recall, recall_reason=Reason.BATCH_DELETED), NOW)
+    lost = withhold(FACTS._replace(recall=recall, recall_reason=Reason.BATCH_DELETED), Verdict.LOST, NOW)
     assert (lost.state, lost.reason) == RECALLED[recall]
 
 
@@ -181,7 +180,7 @@ def test_a_failed_redeliver_leaves_state_and_schedule(before):
         assert (decision.state, decision.reason, decision.next_attempt_at) == (before, Reason.EXHAUSTED, due)
         assert decision.attempts == 2
         assert decision.observed
-    owed = rescue(facts, NOW)
+    owed = withhold(facts, Verdict.LOST, NOW)
     assert (owed.state, owed.again, owed.finished, owed.attempts) == (before, True, False, 2)
 
 
@@ -213,7 +212,7 @@ def test_a_test_is_not_repeated_and_touches_no_state(outcome):
 def test_f40_a_lost_or_handed_back_attempt_spends_no_retry(before, purpose):
     facts = FACTS._replace(attempts=1, before=before, purpose=purpose)
     for _ in range(50):
-        decision = rescue(facts, NOW)
+        decision = withhold(facts, Verdict.LOST, NOW)
         assert (decision.state, decision.next_attempt_at, decision.attempts) == (before, NOW, 1)
         assert not decision.observed
 
@@ -296,12 +295,7 @@ def test_whatever_happens_the_decision_is_sound(facts, outcome, jitter):
     if decision.state is State.RETRYING and facts.purpose is Purpose.SCHEDULED:
         assert decision.next_attempt_at > NOW
     if facts.stale or facts.purpose is Purpose.TEST:
-        assert (decision.disable, decision.hold_until, decision.clears_hold, decision.observed) == (
-            None,
-            None,
-            False,
-            False,
-        )
+        assert (decision.disable, decision.hold_until, decision.observed) == (None, None, False)
     if outcome.delivered:
         assert decision.finished
 

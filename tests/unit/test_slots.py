@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.delivery.lanes import BUFFER_UNPROVEN, Standing
+from service.delivery.lanes import BUFFER_UNPROVEN, Trust
 from service.delivery.ready import ReadyDelivery
 from service.delivery.roster import PER_HOST, LaneTerms
 from service.delivery.slots import Slots
@@ -68,7 +68,7 @@ def test_a_lane_runs_no_more_than_its_limit():
     slots = Slots(100)
     fill(slots, 1, 5, proven(limit=2))
     first, second = take_all(slots)
-    slots.done(first, Standing.PROVEN)
+    slots.done(first, Trust.PROVEN)
     assert len(take_all(slots)) == 1
     slots.done(second)
     assert slots.in_flight == 1
@@ -80,7 +80,7 @@ def test_an_unproven_lane_runs_one_at_a_time_until_it_accepts():
     (only,) = take_all(slots)
     slots.done(only)
     (again,) = take_all(slots)
-    slots.done(again, Standing.PROVEN)
+    slots.done(again, Trust.PROVEN)
     assert len(take_all(slots)) == 2
 
 
@@ -88,7 +88,7 @@ def test_a_timeout_makes_a_proven_lane_run_one_at_a_time():
     slots = Slots(100)
     fill(slots, 1, 5, proven())
     first, second, *_ = take_all(slots)
-    slots.done(first, Standing.SUSPECT)
+    slots.done(first, Trust.SUSPECT)
     slots.done(second)
     fill(slots, 1, 3, proven())
     assert take_all(slots) == []
@@ -103,7 +103,7 @@ def test_who_waits_at_a_full_host_is_let_in_though_others_before_it_have_nothing
     for lane in range(50, 199):
         slots.empty(lane)
     for row in running:
-        slots.done(row, Standing.PROVEN)
+        slots.done(row, Trust.PROVEN)
     assert [row.lane for row in take_all(slots)] == [199]
 
 
@@ -112,7 +112,7 @@ def test_who_waits_at_a_full_host_is_let_in_though_those_before_it_lose_their_tu
     for lane in range(200):
         fill(slots, lane, 1, proven())
     for row in take_all(slots):
-        slots.done(row, Standing.PROVEN)
+        slots.done(row, Trust.PROVEN)
     for lane in range(50, 199):
         slots.empty(lane)
     assert [row.lane for row in take_all(slots)] == [199]
@@ -130,7 +130,7 @@ def test_who_waits_at_a_shared_address_is_let_in_though_others_before_it_have_no
     for row in waiting[:3]:
         slots.empty(row.lane)
     for row in running:
-        slots.done(row, Standing.PROVEN)
+        slots.done(row, Trust.PROVEN)
     assert take_all(slots) == waiting[3:]
     assert slots.enter(waiting[3], "a")
 
@@ -182,9 +182,9 @@ def test_attempts_that_run_count_for_a_lanes_limits_too():
     row = make_row()
     slots.add(row, proven(limit=2))
     assert row.waited_for_limits
-    slots.done(first, Standing.PROVEN)
+    slots.done(first, Trust.PROVEN)
     taken = slots.take(0.0)
-    slots.done(taken, Standing.PROVEN)
+    slots.done(taken, Trust.PROVEN)
     row = make_row()
     slots.add(row, proven(limit=2))
     assert not row.waited_for_limits
@@ -195,7 +195,7 @@ def test_slow_suspects_hold_a_quarter_of_the_slots_and_slow_new_lanes_half():
     for lane in range(8):
         fill(slots, lane, 2, new(host=f"h{lane}"), f"t{lane}")
     for row in take_all(slots):
-        slots.done(row, Standing.SUSPECT)
+        slots.done(row, Trust.SUSPECT)
     assert len(take_all(slots)) == 8  # nobody is known to be slow yet
     slots = Slots(8)
     for lane in range(20):
@@ -215,7 +215,7 @@ def test_a_suspect_is_left_out_once_a_quarter_is_slow():
     for lane in range(4):
         fill(slots, lane, 2, new(host=f"h{lane}"), f"t{lane}")
     for row in take_all(slots):
-        slots.done(row, Standing.SUSPECT)
+        slots.done(row, Trust.SUSPECT)
     first, second = slots.take(0.0), slots.take(0.0)
     assert slots.take(SLOW_AFTER + 0.1) is None
     fill(slots, 50, 1, new(host="n"), "n")
@@ -251,7 +251,7 @@ def test_one_tenant_and_host_have_fifty_at_most():
     assert len(of_a) == PER_HOST
     assert len(taken) == PER_HOST + 20
     for row in of_a:
-        slots.done(row, Standing.PROVEN)
+        slots.done(row, Trust.PROVEN)
     assert len(take_all(slots)) == PER_HOST
 
 
@@ -328,24 +328,24 @@ def test_greedy_lanes_leave_room_for_one_more_however_many_they_are():
     assert slots.share_out([]).rooms[0] == 0
 
 
-@pytest.mark.parametrize(("standing", "share"), [(Standing.NEW, 50), (Standing.SUSPECT, 25)])
-def test_lanes_that_have_not_proven_themselves_have_a_part_of_the_buffer(standing, share):
+@pytest.mark.parametrize(("trust", "share"), [(Trust.NEW, 50), (Trust.SUSPECT, 25)])
+def test_lanes_that_have_not_proven_themselves_have_a_part_of_the_buffer(trust, share):
     slots = Slots(50, buffer=100)
     for lane in range(200):
         terms = new(host=f"h{lane}")
         fill(slots, lane, 1, terms, f"t{lane}")
-        slots.done(slots.take(0.0), standing)
+        slots.done(slots.take(0.0), trust)
     for lane in range(200):
         row = make_row(lane, f"t{lane}")
         if slots.find_crowd(row, terms) is None:
             slots.add(row, terms)
     assert slots.waiting == share
-    assert slots.find_crowd(make_row(199, "t199"), terms) is standing
+    assert slots.find_crowd(make_row(199, "t199"), terms) is trust
     assert not slots.reserve(199, "t199", terms)
     assert slots.find_crowd(make_row(777, "late"), proven()) is None
-    assert not slots.buffer.has_eased(standing)
+    assert not slots.buffer.has_eased(trust)
     slots.withdraw(lambda row: row.lane % 2 == 0)
-    assert slots.buffer.has_eased(standing)
+    assert slots.buffer.has_eased(trust)
 
 
 def test_lanes_that_have_not_proven_themselves_leave_proven_ones_half_of_the_buffer():
@@ -356,7 +356,7 @@ def test_lanes_that_have_not_proven_themselves_leave_proven_ones_half_of_the_buf
             fill(slots, lane, 1, terms, f"t{lane}")
         if lane % 2:
             row = slots.take(0.0)
-            slots.done(row, Standing.SUSPECT)
+            slots.done(row, Trust.SUSPECT)
             if slots.find_crowd(row, terms) is None:
                 slots.add(row, terms)
     assert slots.waiting == 500
@@ -376,8 +376,8 @@ def test_attempts_of_lanes_that_are_not_proven_start_apart_once_there_are_many()
     assert slots.take(0.02) is None
     fill(slots, 999, 1, proven(), "well")
     assert slots.take(0.02).lane == 999
-    slots.done(first[0], Standing.PROVEN)
-    slots.done(first[1], Standing.PROVEN)
+    slots.done(first[0], Trust.PROVEN)
+    slots.done(first[1], Trust.PROVEN)
     assert slots.find_pause(0.02) == 0.0, "there are fewer than a hundred again"
     assert slots.take(0.02) is not None
 
@@ -398,7 +398,7 @@ def test_lanes_that_have_not_proven_themselves_share_what_is_claimed_for_them():
     shares = slots.share_out(reversed(range(50)))
     assert sum(shares.rooms.values()) == 64
     assert list(shares.rooms.items())[:17] == [(39 - place, BUFFER_UNPROVEN) for place in range(16)] + [(23, 0)]
-    assert shares.denied == {Standing.NEW}
+    assert shares.denied == {Trust.NEW}
 
 
 def test_lanes_of_one_tenant_share_what_it_may_have():
@@ -440,12 +440,12 @@ def test_what_waits_is_counted_through_every_way_in_and_out():
         elif turn % 7 == 0 and not slots.enter(row, "192.0.2.1"):
             continue
         else:
-            slots.done(row, Standing(turn % 3))
+            slots.done(row, Trust(turn % 3))
     lanes = slots._roster._lanes.values()
     behind = sum(map(len, slots._behind_wire.values()))
     assert slots.waiting == sum(len(lane.rows) for lane in lanes) + behind
-    for standing in Standing:
-        assert slots.buffer._in_lanes[standing] == sum(len(x.rows) for x in lanes if x.standing is standing)
+    for trust in Trust:
+        assert slots.buffer._in_lanes[trust] == sum(len(x.rows) for x in lanes if x.trust is trust)
     for tenant in {lane.tenant.tenant_id: lane.tenant for lane in lanes}.values():
         assert tenant.waiting == sum(len(lane.rows) for lane in lanes if lane.tenant is tenant)
 
@@ -460,7 +460,7 @@ def test_receivers_that_hang_hold_half_of_an_address_which_others_share():
     fast = [row for row in take_all(slots) if row.lane == 50 and slots.enter(row, "192.0.2.1")]
     assert len(fast) == 4  # the address has no more than half of the slots
     assert (slots.in_flight, slots.waiting) == (8, 10)
-    slots.done(passed[0], Standing.SUSPECT)
+    slots.done(passed[0], Trust.SUSPECT)
     woken = [row for row in take_all(slots) if slots.enter(row, "192.0.2.1")]
     assert len(woken) == 1
 
@@ -504,7 +504,7 @@ def test_few_slots_are_used_all_the_same(limit):
         assert len(taken) <= limit
         served += len(taken)
         for row in taken:
-            slots.done(row, Standing.SUSPECT)
+            slots.done(row, Trust.SUSPECT)
     assert served == 8
 
 
@@ -558,7 +558,7 @@ class Turmoil:
 
     def end(self):
         if row := self.draw(self.running):
-            self.slots.done(row, self.chance.choice([None, Standing.PROVEN, Standing.SUSPECT]))
+            self.slots.done(row, self.chance.choice([None, Trust.PROVEN, Trust.SUSPECT]))
 
     def stop(self):
         self.slots.allow(self.chance.randrange(12), self.chance.choice([0, 1]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.domain.deliveries import State
 from service.domain.registrations import (
     BatchFacts,
-    KeyPair,
+    KeyPairChange,
     Newest,
     PutRefused,
     PutResult,
@@ -179,11 +179,11 @@ def test_patch_has_the_same_url_rules_but_enables_nothing(standing):
 
 def test_switching_the_signature_adds_or_drops_the_pair():
     both = replace(ONE, signing=Signing.ED25519)
-    assert put(ONE).key_pair is KeyPair.KEEP
-    assert put(both).key_pair is KeyPair.ADD
-    assert put(both, STORED).key_pair is KeyPair.ADD
-    assert put(both, Registered(both)).key_pair is KeyPair.KEEP
-    assert put(ONE, Registered(both)).key_pair is KeyPair.DROP
+    assert put(ONE).key_pair is KeyPairChange.KEEP
+    assert put(both).key_pair is KeyPairChange.ADD
+    assert put(both, STORED).key_pair is KeyPairChange.ADD
+    assert put(both, Registered(both)).key_pair is KeyPairChange.KEEP
+    assert put(ONE, Registered(both)).key_pair is KeyPairChange.DROP
 
 
 # --- states ---

@@ -110,7 +110,7 @@ CREATE TABLE webhooks (
     untold boolean NOT NULL DEFAULT false,  -- disabled by operational deliveries: no subscriber is told
     revision bigint NOT NULL DEFAULT 1,
     url bytea NOT NULL,                   -- sealed
-    url_hash bytea NOT NULL,              -- keyed hash: equality without the clear text
+    url_hash bytea NOT NULL,              -- SHA-256 over tenant and URL: equality without the clear text
     origin text NOT NULL,                 -- scheme://host:port in clear, for operators
     custom_headers bytea,                 -- sealed JSON
     secrets bytea,                        -- sealed JSON; null for one-shots (the tenant's default secret signs)
@@ -169,7 +169,6 @@ CREATE TABLE messages (
     body_at timestamptz NOT NULL,         -- which partition holds the body
     size integer NOT NULL,
     renotified boolean NOT NULL DEFAULT false,
-    quiet boolean NOT NULL DEFAULT false, -- state only: came too late to notify
     expunged_at timestamptz
 );
 CREATE INDEX messages_of_batch ON messages (batch_key, generation DESC) WHERE batch_key IS NOT NULL AND scope = 0;
@@ -355,7 +354,6 @@ CREATE TYPE message_input AS (
     finished_at timestamptz,
     body bytea,
     renotified boolean,
-    quiet boolean,
     trace text
 );
 

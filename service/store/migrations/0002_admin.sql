@@ -65,7 +65,6 @@ CREATE INDEX replays_due ON replays (next_at) WHERE state = 'running';
 CREATE TABLE replay_trials (
     webhook_key bigint NOT NULL,
     request_hash bytea NOT NULL,          -- of which, since, until
-    matched bigint NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (webhook_key, request_hash)
 );

@@ -2,4 +2,4 @@
 UPDATE operator_pauses
 SET ended_at = now()
 WHERE scope = $1 AND tenant_id IS NOT DISTINCT FROM $2 AND host IS NOT DISTINCT FROM $3 AND ended_at IS NULL
-RETURNING pause_id, reason
+RETURNING reason

@@ -37,11 +37,11 @@ given AS (
 new_messages AS (
     INSERT INTO messages (
         message_id, tenant_id, type, scope, batch_key, job_id, generation, source, finished_at, body_at, size,
-        renotified, quiet
+        renotified
     )
     SELECT
         n.message_id, n.tenant_id, n.type, n.scope, n.batch_key, n.job_id, n.generation, n.source, n.finished_at,
-        $4::timestamptz, octet_length(n.body), n.renotified, n.quiet
+        $4::timestamptz, octet_length(n.body), n.renotified
     FROM given AS n
     ON CONFLICT (message_id) DO NOTHING
     RETURNING message_id

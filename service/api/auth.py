@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from service.api.calls import Caller, Role
+from service.api.calls import Caller
 from service.api.parts import Parts
 from service.api.problems import Problem
 from service.domain.names import is_name
 from service.store import keys
+from service.store.keys import Role
 
 SETTINGS_KEY_ID = "operator"
 CHALLENGE = 'Bearer realm="webhookd", Basic realm="webhookd", charset="UTF-8"'

@@ -17,18 +17,10 @@ from pydantic import BaseModel
 from service.api.parts import Parts
 from service.api.problems import Problem
 from service.store.database import Session
+from service.store.keys import Role
 
 M = TypeVar("M", bound=BaseModel)
 KIB = 1024
-
-
-class Role(StrEnum):
-    """What a key may do. ``write`` includes ``read``; ``operator`` includes everything, for any tenant it names."""
-
-    READ = "read"
-    WRITE = "write"
-    INGEST = "ingest"
-    OPERATOR = "operator"
 
 
 class Kind(StrEnum):

@@ -9,21 +9,21 @@ from service.api.models import KeyPage, KeyPost
 from service.api.problems import not_found, rule_broken
 from service.api.views import describe_key
 from service.store import keys
-from service.store.keys import NewKey
+from service.store.keys import NewKey, Role, fits_owner
 
 _LIST = "keys"
 
 
 def check_key(body: KeyPost) -> None:
     """Raise Problem (422) for a key that is of no use."""
-    if ("operator" in body.roles) != (body.tenant_id is None):
+    if not fits_owner(body.roles, body.tenant_id):
         raise rule_broken("tenant_id", "key_owner", "An operator key has no tenant; every other key has one.")
 
 
 async def create(call: Call) -> Answer:
     """Make a key, and show it this once."""
     body = call.body(KeyPost)
-    if body.tenant_id is None and "operator" not in body.roles:
+    if body.tenant_id is None and Role.OPERATOR not in body.roles:
         body = body.model_copy(update={"tenant_id": call.caller.tenant_id})
     check_key(body)
     now = call.parts.clock.now()

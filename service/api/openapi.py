@@ -14,10 +14,11 @@ from pydantic.json_schema import models_json_schema
 
 from service import __version__
 from service.api.answers import Problem
-from service.api.calls import Kind, Operation, Role
+from service.api.calls import Kind, Operation
 from service.api.examples import NAMES, list_examples
 from service.api.models import NoQuery
 from service.ingest.cloudevents import BATCHED, STRUCTURED
+from service.store.keys import Role
 
 REF = "#/components/schemas/{model}"
 Json = dict[str, Any]

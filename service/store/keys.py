@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from service.store.database import Row, Session
 
 KEY_PREFIX = "whkey_"
 TOUCH_EVERY = timedelta(minutes=1)
 _NO_HASH = bytes(32)
+
+
+class Role(StrEnum):
+    """What a key may do. ``write`` includes ``read``; ``operator`` includes everything, for any tenant it names."""
+
+    READ = "read"
+    WRITE = "write"
+    INGEST = "ingest"
+    OPERATOR = "operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,11 @@ class NewKey:
     roles: Sequence[str]
     description: str | None = None
     expires_at: datetime | None = None
+
+
+def fits_owner(roles: Collection[str], tenant_id: str | None) -> bool:
+    """Tell whether a key with these roles may be this tenant's: an operator key has no tenant, every other has one."""
+    return (Role.OPERATOR in roles) == (tenant_id is None)
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from service.store.dead_letters import LAST_ID, DeadLetters, DeadLetterSummary, 
 from service.store.ingesting import PostgresIngestStore
 from service.store.routing import OneShots, RoutingCopy
 from service.telemetry import Telemetry
-from service.tools.terminal import escape, refuse, run_with_database
+from service.tools.terminal import escape, refuse, run_with_database, show_instant
 
 Ingest = Callable[[Poll], Awaitable[PollResult]]
 
@@ -153,7 +153,7 @@ def describe_summary(summary: DeadLetterSummary) -> str:
     """One line of the list."""
     place = f"{summary.partition.topic}[{summary.partition.number}]@{summary.offset}"
     done = "  replayed" if summary.replayed_at else ""
-    when = summary.received_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = show_instant(summary.received_at)
     return escape(
         f"{summary.dead_letter_id}  {when}  {place}  {summary.size} B  {summary.reason}: {summary.detail}{done}"
     )

@@ -17,10 +17,10 @@ from service.lifecycle import Rng, SystemRng
 from service.store import keys
 from service.store.audit import Entry, write_entry
 from service.store.database import Database, Session
-from service.store.keys import NewKey, StoredKey
-from service.tools.terminal import escape, refuse, run_with_database
+from service.store.keys import NewKey, Role, StoredKey, fits_owner
+from service.tools.terminal import escape, refuse, run_with_database, show_instant
 
-ROLES = ("read", "write", "ingest", "operator")
+ROLES = tuple(role.value for role in Role)
 ACTOR = "cli"
 _PAGE = 200
 
@@ -76,7 +76,7 @@ def check_roles(tenant_id: str | None, roles: Sequence[str]) -> None:
     unknown = sorted(set(roles) - set(ROLES))
     if unknown or not roles:
         raise ValueError(f"roles are {', '.join(ROLES)}")
-    if ("operator" in roles) != (tenant_id is None):
+    if not fits_owner(roles, tenant_id):
         raise ValueError("an operator key has no tenant; every other key has one")
 
 
@@ -116,13 +116,9 @@ async def list_keys(database: Database, tenant_id: str | None = None) -> list[st
 
 def _line(key: StoredKey) -> str:
     state = "revoked" if key.revoked_at else "live"
-    times = (_instant(at) for at in (key.created_at, key.expires_at, key.last_used_at))
+    times = (show_instant(at) for at in (key.created_at, key.expires_at, key.last_used_at))
     fields = (key.key_id, key.tenant_id or "(operator)", ",".join(key.roles), *times, state, key.description or "")
     return "\t".join(escape(field) for field in fields)
-
-
-def _instant(at: datetime | None) -> str:
-    return "-" if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def revoke_key(database: Database, key_id: str) -> bool:

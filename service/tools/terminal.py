@@ -1,4 +1,4 @@
-"""What commands have in common at a terminal: text that it does not obey, and refusals as a line and an exit status.
+"""What commands have in common at a terminal: text that it does not obey, instants, refusals with their exit status.
 
 Belongs here: what more than one command says in the same way. Does not belong here: what any one of them does.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from service.config import ConfigError
 from service.ports import StoreUnavailable
@@ -17,6 +18,11 @@ ADDRESS_HINT = "see WEBHOOKD_DATABASE_URL"
 def escape(text: str) -> str:
     """Write control characters so that a terminal does not obey them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def show_instant(at: datetime | None) -> str:
+    """An instant to the second, in UTC; ``-`` for none."""
+    return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def refuse(reason: object) -> None:

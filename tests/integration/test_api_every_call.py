@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from service.api.calls import Role
 from service.api.operations import OPERATIONS
+from service.store.keys import Role
 from tests.support.api import URL_1, running_api
 from tests.support.calls import list_calls, list_requests, send_example
 

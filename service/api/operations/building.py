@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from service.api import answers, models
-from service.api.calls import Answer, Call, Handle, Kind, Operation, Role
+from service.api.calls import Answer, Call, Handle, Kind, Operation
+from service.store.keys import Role
 
 
 def get(path: str, name: str, summary: str, handle: Handle, answer: Any, **more: Any) -> Operation:

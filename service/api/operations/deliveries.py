@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from service.api import answers, deliveries, events, messages, models
-from service.api.calls import KIB, Kind, Operation, Role
+from service.api.calls import KIB, Kind, Operation
 from service.api.operations.building import change, get, remove, tagged, write
+from service.store.keys import Role
 
 DELIVERY = "/v1/deliveries/{delivery_id}"
 EVENTS_LIMIT = 4 * KIB * KIB

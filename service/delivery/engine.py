@@ -1,7 +1,7 @@
 """The deliver role as one worker with named loops.
 
-Belongs here: which loops run beside each other, what they tell each other, and the order of a clean stop. Does not belong
-here: what those do; each has its module, and those that bring in work share one (``intake``).
+Belongs here: which loops run side by side, what they tell each other, and the order of a clean stop. Does not belong
+here: what each loop does; see its module, and ``intake`` for those that bring in work.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from service.ports import Conflict, StoreUnavailable, Tell
 
 DUE_CHANNEL: Final = "webhookd_due"
 WEBHOOKS_CHANNEL: Final = "webhookd_webhooks"
-REFRESH: Final = 1.0
-SOON: Final = 0.02
-BACK_OFF: Final = 0.25
-LAST_WRITES: Final = 2.5
-LAST_CLAIM: Final = 1.0
+REFRESH: Final = 1.0  # seconds between refreshes of the catalog without a notification
+SOON: Final = 0.02  # seconds between two refreshes at the least
+BACK_OFF: Final = 0.25  # seconds, after trouble
+LAST_WRITES: Final = 2.5  # seconds that a stop leaves for writing outcomes
+LAST_CLAIM: Final = 1.0  # seconds that a stop waits for a claim under way
 
 
 class Listener(Protocol):
@@ -75,7 +75,7 @@ class Engine:
         return self._may_start(self._parts.clock.monotonic())
 
     def _may_start(self, now: float) -> bool:
-        """We run, what we know is fresh, and outcomes find their way into the database."""
+        """Whether we run, the catalog is fresh, no fault of our own was just met, and outcomes can be written."""
         parts = self._parts
         return (
             self._running
@@ -167,13 +167,13 @@ class Engine:
             await asyncio.sleep(SOON)
 
     def _apply_health(self, entry: Entry) -> None:
-        """Let a lane run as many attempts as its webhook's health allows now; if none, others may have what waits."""
+        """Let a lane run as many attempts as its webhook's health allows now; if none, hand back what waits in it."""
         self._slots.allow(entry.webhook_key, entry.terms.allowance)
         if entry.terms.allowance == 0:
             self._parts.intake.claimer.hand_back(self._slots.empty(entry.webhook_key))
 
     def _empty_lanes(self, entry: Entry) -> None:
-        """Buffered deliveries go back to the queue: their webhook has changed."""
+        """Hand back the buffered deliveries of a webhook that has changed."""
         for lane in {entry.lane, entry.webhook_key}:
             self._parts.intake.claimer.hand_back(self._slots.empty(lane))
 
@@ -198,13 +198,13 @@ class Engine:
             parts.tell("outcomes_not_recorded", count=parts.recorder.unrecorded)
 
     async def _end(self, tasks: Collection[asyncio.Task[None]]) -> None:
-        """Wait for a claim that is on its way, whose leases may have been committed already."""
+        """Wait a moment for a claim under way, whose leases may be committed already; then end all loops."""
         await asyncio.wait(tasks, timeout=LAST_CLAIM)
         for task in tasks:
             task.cancel()
 
     async def _write_rest(self) -> None:
-        """The recorder's own loop writes; this waits until it has, then the health of webhooks goes too."""
+        """Wait until the recorder's loop has written everything; then write the health of webhooks."""
         await self._parts.recorder.wait_empty()
         try:
             await self._parts.observations.flush()

@@ -75,10 +75,10 @@ class SendingDefaults:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A webhook, ready to use. ``health`` and what follows change while it is kept; the rest belongs to a revision.
+    """A webhook, ready to use. ``health`` and what follows it change while it is kept; the rest belongs to a revision.
 
-    ``lane`` is where its deliveries are queued; those of a one-shot share it with others, and leave it for the lane with
-    the number ``webhook_key`` while it is troubled. That of any other webhook is ``webhook_key`` itself.
+    ``lane`` is where its deliveries are queued: its own, with the number ``webhook_key``, or for a one-shot one that it
+    shares with others; while a one-shot is troubled, its deliveries move to the lane ``webhook_key``.
     ``target`` is None when the URL was refused (``refusal``) or does not decrypt. ``fixed_headers`` are the header lines
     that every attempt repeats. ``held_until`` is in seconds since 1970, 0 for no hold. ``plain``: nothing stands in the way
     of sending, and the last attempt was accepted.
@@ -111,7 +111,7 @@ class Entry:
 
     @property
     def troubled(self) -> bool:
-        """Whether anything but plain sending applies: a breaker that is not closed, or a hold."""
+        """Whether its breaker is not closed, or its receiver asked for a hold."""
         return self.held_until > 0 or self.health.breaker is not Breaker.CLOSED
 
     @property
@@ -126,13 +126,13 @@ class Entry:
         return 0 if self.held_until > epoch else find_allowance(self.health, instant(epoch), self.rules)
 
     def adopt_health(self, health: Health, held_until: float | None, epoch: float, processes: int) -> None:
-        """Take over how the webhook fares."""
+        """Take over health that was read or observed; ``epoch`` is now, in seconds since 1970."""
         self.health = health
         self.held_until = held_until or 0.0
         self.set_terms(epoch, processes)
 
     def set_terms(self, epoch: float, processes: int) -> None:
-        """Work out the lane's terms anew."""
+        """Work out anew what the lane may do, with so many live deliver processes."""
         self.plain = self.obstacle is None and not self.troubled and not self.health.failures
         self.terms = LaneTerms(
             host=self.host,
@@ -186,7 +186,7 @@ def _judge(source: WebhookSource, defaults: SendingDefaults) -> tuple[Target | N
 
 
 def _find_obstacle(source: WebhookSource, signer: Signer | None) -> Reason | None:
-    """Why nothing can be sent, however well the receiver is."""
+    """Why nothing can be sent to this webhook, whatever the receiver's health."""
     if source.deleted:
         return Reason.WEBHOOK_DELETED
     if source.state is not WebhookState.ENABLED:

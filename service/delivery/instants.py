@@ -1,4 +1,4 @@
-"""What time the database thinks it is, without asking it each time.
+"""The database's clock, without asking it each time.
 
 Belongs here: the offset between this process's monotonic clock and the database's clock. The machine's own wall clock
 plays no part, so stepping it changes nothing.

@@ -13,8 +13,8 @@ from service.delivery.catalog import Catalog
 from service.delivery.slots import Slots
 from service.ports import Conflict, StoreUnavailable
 
-EVERY: Final = 0.1
-BACK_OFF: Final = 1.0
+EVERY: Final = 0.1  # seconds between draws, and what a draw lasts for
+BACK_OFF: Final = 1.0  # seconds
 
 
 class RateStore(Protocol):
@@ -33,7 +33,7 @@ class Rates:
         self._slots = slots
 
     async def draw(self) -> bool:
-        """Draw once for every lane that waits for it; True when some lane may go on."""
+        """Draw once for every lane that waits for its rate limit; True when some lane may go on."""
         wanted: dict[int, int] = {}
         lanes: dict[int, int] = {}
         for lane in self._slots.list_thirsty():

@@ -18,7 +18,7 @@ KEPT_LANES: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class LaneTerms:
-    """What a delivery's webhook says about its lane.
+    """What a webhook's settings and health say about its lane.
 
     ``limit``: attempts at a time in this process. ``allowance``: as many as its health lets run, None = all.
     ``rated``: it has a rate limit. ``proven``: it has accepted something before, and is well.

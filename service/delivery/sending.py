@@ -41,7 +41,7 @@ class Crew:
         self._group = group
 
     def wake(self) -> None:
-        """Something may be ready: let one task look, unless as many as there are ready lanes are about to."""
+        """Something may be ready: let one more task look, unless one for each ready lane is about to."""
         if self._slots.listed <= self._woken:
             return
         self._woken += 1
@@ -62,7 +62,7 @@ class Crew:
         self.wake()
 
     async def finish(self, seconds: float) -> None:
-        """Let running attempts end, at most so long; then cut the rest. Nothing new starts."""
+        """Start nothing new; let running attempts end within so many seconds, then cancel the rest."""
         self._group = None
         if self._later is not None:
             self._later.cancel()

@@ -58,12 +58,13 @@ def member_of(job: Job) -> Member | None:
 class Batch:
     """One incarnation of a batch name.
 
-    ``key`` is its row key, 0 for one that is not stored yet (negative numbers tell several of those apart).
-    ``started`` counts members that started or finished; ``dirty`` members whose run appeared in no finish yet.
-    ``times_stale`` says that an extreme of the members' times may have moved and is to be computed again.
-    ``loud``: some event since the last finish is recent enough to notify about. ``trace`` is the
-    context of the event that last changed what the batch sees: its finish continues it. ``grew``, ``just_canceled`` and
-    ``changed`` speak of the running transaction.
+    ``key`` is its row key, negative while it is not stored yet. ``entered`` counts the distinct jobs that are or ever
+    were members, or were removed; ``started`` members that started or finished; ``dirty`` members whose run has appeared
+    in no finish yet, and ``dirty_canceled`` the canceled ones among them. ``fingerprint`` is the sum of the members'
+    weights. ``times_stale``: an extreme of the members' times may have changed, and has to be computed from all of them.
+    ``has_leavers``: some job left it or was removed. ``finish`` numbers the newest finish. ``loud``: some event since
+    then is recent enough to notify about. ``trace`` is the context of the event that last changed a member; the next
+    finish continues it. ``grew``, ``just_canceled`` and ``changed`` are about the running transaction only.
     """
 
     key: int
@@ -136,7 +137,7 @@ class Batch:
 
 
 def exchange(batch: Batch, old: Member | None, new: Member | None) -> None:
-    """Replace what the batch knows of one job: ``old`` goes, ``new`` comes, either may be None."""
+    """Replace what the batch counts of one job: ``old`` is taken off, ``new`` is added; either may be None."""
     if old == new:
         return
     batch.changed = True
@@ -184,7 +185,7 @@ def _extreme(
 
 
 def enter(batch: Batch, job: Job) -> None:
-    """Count the job among those that are or ever were members, or were removed; once."""
+    """Count the job in ``entered``, if it was not counted before."""
     if not job.entered:
         job.entered = True
         batch.entered += 1

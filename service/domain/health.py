@@ -1,4 +1,4 @@
-"""How well a webhook does: the breaker, and the rule that disables it (chapter 5).
+"""A webhook's health: the breaker, and the rule that disables it (chapter 5).
 
 Belongs here: pure functions over a health value that replicas share through the database. Does not belong here: the
 webhook's state (``webhooks``), what happens to one delivery (``outcomes``), who may send how much (``delivery``).
@@ -196,7 +196,7 @@ def _open(health: Health, now: datetime, rules: HealthRules) -> Health:
 
 
 def _probe_due(health: Health, now: datetime, rules: HealthRules) -> bool:
-    """Due, or further away than any probe is ever put: then the clock stepped."""
+    """Whether a probe is due, or further ahead than any probe is ever planned: then the clock has stepped."""
     return health.probe_at is None or not now < health.probe_at <= later(now, rules.probe_cap)
 
 

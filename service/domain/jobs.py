@@ -91,8 +91,8 @@ class Job:
     ``orders`` holds, field by field (``FIELDS``), the order of the event that set it: kept fields are ordered by
     (generation, rank, attempts), reset fields by (rank, attempts); 0 is an empty field. ``ended_at`` is the
     ``occurred_at`` of the event that ended the run. ``named_generation`` is the generation whose event named the batch.
-    ``entered`` says that the job was counted among its batch's jobs ever. ``message_made`` says that the run's message
-    exists. ``inherited_webhook_id`` came from an earlier job of the subject. ``stored``: there is a row already.
+    ``entered``: the job is counted in its batch's ``entered``. ``message_made``: the run's message exists.
+    ``inherited_webhook_id`` came from an earlier job of the subject. ``stored``: there is a row already.
     """
 
     tenant_id: str
@@ -173,7 +173,7 @@ def fill_error_code(job: Job, find: Callable[[str | None, str | None], str | Non
 
 
 def detach(job: Job) -> None:
-    """Take the job out of a batch that is known no more; its next event may name one as if it were the first to."""
+    """Take the job out of a batch that was forgotten; its next event may name one as its first event could."""
     job.batch_key = job.batch_generation = None
     job.named_generation = job.removed_generation = 0
     job.entered = False

@@ -65,7 +65,7 @@ class Next(StrEnum):
 
 
 class Ending(NamedTuple):
-    """A row's right side. ``state`` None: the state and reason before the claim."""
+    """What a row of the table leads to. ``state`` None: the state and reason before the claim."""
 
     state: State | None
     reason: Reason | None = None
@@ -215,7 +215,7 @@ def withhold(facts: DeliveryFacts, verdict: Verdict, now: datetime) -> Decision:
 
 
 def judge(facts: DeliveryFacts, outcome: Outcome) -> Verdict:
-    """The outcome's column in the table."""
+    """The verdict on an outcome, by which the table is read."""
     match outcome.kind:
         case OutcomeClass.DELIVERED:
             return Verdict.ACCEPTED

@@ -77,7 +77,7 @@ def route_batch(
 
 
 def _named(job: Job, subscribers: Mapping[str, Subscriber]) -> tuple[Subscriber | None, str | None]:
-    """Return the webhook that the job names, or the id it names in vain; a one-shot URL goes before both."""
+    """Return the webhook that the job names, or the id that no webhook has; neither if it has a one-shot URL."""
     webhook_id = job.webhook_id or job.inherited_webhook_id
     if job.webhook_url is not None or webhook_id is None:
         return None, None

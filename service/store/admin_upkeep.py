@@ -16,13 +16,13 @@ from service.store.registry import Registry
 from service.store.replays import advance_replays
 from service.store.state_pruning import StatePruning
 
-STEPS_AT_ONCE = 20
+STEPS_AT_ONCE = 20  # of replays, in a round
 ROLLUPS_KEPT = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How long what is kept: jobs, batches, the audit log and replays; messages, and dead letters with them."""
+    """Retentions: ``state`` of jobs, batches, audit log and replays, ``messages`` of messages and dead letters."""
 
     state: timedelta
     messages: timedelta
@@ -61,7 +61,7 @@ class AdminUpkeep:
                 more = await stats.roll_up(session)
 
     async def prune(self) -> None:
-        """Forget answers, audit entries, replays, roll-ups, dead letters and state whose time is over, some at a time."""
+        """Forget what is past its retention: answers, audit entries, replays, roll-ups, dead letters, state; in part."""
         now = self._registry.clock.now()
         async with self._database.session() as session:
             await idempotency.prune_answers(session, now)

@@ -99,7 +99,7 @@ class DeliveryStore:
     # --- recording ------------------------------------------------------------------------------------------------
 
     async def record_accepted(self, rows: Sequence[Accepted]) -> int:
-        """Settle deliveries, whoever holds their lease; return how many newer ones became due by it."""
+        """Settle deliveries, whoever holds their lease; return how many became due that had waited for these."""
         async with self._database.session() as session:
             odd = await session.fetch("deliveries_delivered", _encode_accepted(rows))
             if not odd:
@@ -125,7 +125,7 @@ class DeliveryStore:
             await session.execute("attempts_insert", *columns((_lost_row(row) for row in rows), 11))
 
     async def hold(self, rows: Sequence[Hold]) -> Freed:
-        """Hold deliveries of stopped webhooks; hand back, and return, those whose webhook is not stopped any more."""
+        """Hold deliveries of stopped webhooks; return those that were handed back, since theirs is stopped no more."""
         async with self._database.transaction() as session:
             given = ((row.delivery_id, row.token, row.reason.value, row.webhook_key) for row in rows)
             ids, tokens, reasons, keys = columns(given, 4)
@@ -140,7 +140,7 @@ class DeliveryStore:
             return await _release(session, rows, expired_only=False)
 
     async def wake_passed(self, works: Collection[Work]) -> int:
-        """Deliveries of these works that are due, and were passed by so far, are due anew; return how many."""
+        """Make deliveries of these works due now that were due before, and that claims have passed by; return how many."""
         async with self._database.session() as session:
             return len(await session.fetch("deliveries_wake_passed", *columns(works, 2)))
 
@@ -154,7 +154,7 @@ class DeliveryStore:
             return await _release(session, leases, expired_only=True)
 
     async def wake_orphans(self, limit: int) -> int:
-        """Make deliveries due that wait for one which is not on the wire any more; return how many."""
+        """Make deliveries due that wait for another one that is not leased any more; return how many."""
         async with self._database.session() as session:
             return len(await session.fetch("deliveries_wake_orphans", limit))
 
@@ -247,7 +247,7 @@ def _lost_row(each: Undelivered) -> tuple[object, ...]:
 
 
 async def _wake(session: Session, ended: Sequence[int]) -> int:
-    """Whoever waited for these, which have left the queue, is due: a statement of its own, to see the newest."""
+    """Make due what waited for these, which have left the queue; a statement of its own, to see what just committed."""
     return len(await session.fetch("deliveries_wake_waiting", ended)) if ended else 0
 
 

@@ -1,4 +1,4 @@
-"""How webhooks fare, as rows: read, changed under a lock, and the disabling that a change may bring.
+"""Webhooks' health as rows: read, changed under a lock, and the disabling that a change may bring.
 
 Belongs here: the port of ``delivery.observing`` and the rate limits' buckets. Does not belong here: the rules
 (``domain.health``) and starting over after an enable (``webhook_health``).
@@ -32,7 +32,7 @@ def dump_health(health: Health) -> bytes:
 
 
 def read_health(stored: bytes | None) -> Health | None:
-    """The other way; None for a webhook of which nothing is known yet, or nothing that can be understood."""
+    """Read it back; None for a webhook without health, or with one that cannot be understood."""
     if stored is None:
         return None
     try:
@@ -42,7 +42,7 @@ def read_health(stored: bytes | None) -> Health | None:
 
 
 def _parse_health(stored: Mapping[str, Any]) -> Health:
-    """Fields that this release does not know are left out: another release may have written it."""
+    """Read health, leaving out fields that this release does not know: a later one may have written it."""
     known = {name: value for name, value in stored.items() if name in _FIELDS}
     instants = {name: datetime.fromisoformat(known[name]) for name in _INSTANTS if known.get(name) is not None}
     return Health(**{**known, **instants, "breaker": Breaker(stored["breaker"])})

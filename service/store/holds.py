@@ -1,6 +1,7 @@
 """Held deliveries, and those behind open breakers, as upkeep sees them.
 
-Belongs here: releasing and ageing, some deliveries at a time. Does not belong here: when (``upkeep.release``).
+Belongs here: releasing them and ending those that waited for too long, a bounded number at a time. Does not belong here:
+when that is done (``upkeep.release``).
 """
 
 from __future__ import annotations

@@ -59,9 +59,7 @@ class NotificationListener:
         while not ended.is_set():
             beat()
             await wait_at_most(ended, PROBE_EVERY)
-            await connection.execute(
-                statement("connection_prove")
-            )  # a connection that died silently is found out by asking
+            await connection.execute(statement("connection_prove"))  # a connection that died silently shows when asked
         raise StoreUnavailable("the listening connection has ended")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources import files
 
-# Lists by one column or another: each goes by an index of its own, so each is a statement, of one text.
+# One list by several columns: each has an index of its own, so each is a statement, made from the same text.
 _LISTS = {
     "list_deliveries_of_groups": ("group_key", "bigint"),
     "list_deliveries_of_messages": ("message_id", "text"),
@@ -23,7 +23,7 @@ def _read_all() -> dict[str, str]:
     return texts
 
 
-_STATEMENTS = _read_all()  # all at once: a process whose files are replaced goes on with those that fit its code
+_STATEMENTS = _read_all()  # at the start: a process whose files are replaced goes on with those that fit its code
 
 
 def statement(name: str) -> str:

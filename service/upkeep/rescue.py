@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from service.ports import Freed, StoreUnavailable
 
-CALM: Final = 6.0
-AT_ONCE: Final = 500
+CALM: Final = 6.0  # seconds
+AT_ONCE: Final = 500  # leases
 
 
 class Monotonic(Protocol):
@@ -27,7 +27,7 @@ class LeaseStore(Protocol):
         """Take expired leases off, at most ``limit``."""
 
     async def wake_orphans(self, limit: int) -> int:
-        """Make deliveries due that wait for one which is not on the wire any more; return how many."""
+        """Make deliveries due that wait for another one that is not leased any more; return how many."""
 
 
 class Leases(Protocol):
@@ -41,10 +41,10 @@ class Leases(Protocol):
 
 
 class Rescue:
-    """One look at expired leases.
+    """One round over expired leases.
 
-    It waits until the database has answered for six seconds: after an outage, whoever still has outcomes to write
-    writes them before their leases are taken for lost.
+    Nothing is rescued until the database has answered for six seconds: after an outage, workers write the outcomes that
+    they could not write before their leases are taken off.
     """
 
     def __init__(self, store: LeaseStore, clock: Monotonic, leases: Leases) -> None:

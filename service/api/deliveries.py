@@ -65,8 +65,7 @@ async def redeliver(call: Call) -> Answer:
 async def cancel(call: Call) -> Answer:
     """End a waiting delivery."""
     before = await _find(call)
-    await redelivering.cancel(call.session, call.tenant_id, before.delivery_id)
-    call.parts.registry.finished("canceled", 1)
+    await redelivering.cancel(call.session, call.parts.registry, call.tenant_id, before.delivery_id)
     after = await _find(call)
     news = (tell_delivery("delivery_canceled", before, after),)
     target = f"delivery {call.path['delivery_id']}"

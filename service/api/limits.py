@@ -13,9 +13,9 @@ from service.api.problems import Problem
 
 MAX_BUCKETS = 20_000
 MINUTE = 60.0
-WRONG_KEYS = 60
-WRONG_KEY_WAIT = 1.0
-MAX_WAITING = 100
+WRONG_KEYS = 60  # a minute from one address
+WRONG_KEY_WAIT = 1.0  # seconds
+MAX_WAITING = 100  # answers
 
 
 @dataclass(slots=True)

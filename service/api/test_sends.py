@@ -15,9 +15,9 @@ from service.store.database import Row
 from service.store.delivery_views import SeenDelivery
 from service.store.webhooks import StoredWebhook
 
-LOOK_EVERY = 0.1
+LOOK_EVERY = 0.1  # seconds
 ROUNDED_TO_MS = 100
-MARGIN = 5.0
+MARGIN = 5.0  # seconds beyond the webhook's own timeout, for the queue and the record
 
 
 async def send_test(call: Call, webhook: StoredWebhook) -> Answer:

@@ -38,7 +38,7 @@ from service.telemetry import Telemetry
 if TYPE_CHECKING:
     from service.telemetry.spans import Spans
 
-RETRY_START = 1.0
+RETRY_START = 1.0  # seconds between looks at a database that is away at the start
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from service.lifecycle import Clock, Stop
 from service.ports import StoreUnavailable
 from service.store.database import Database
 
-EVERY = 5.0
+EVERY = 5.0  # seconds
 PROMPT = 1.0  # seconds; a slower answer tells the time too badly to replace one that is known
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-LEAST: Final = 0.001
+LEAST: Final = 0.001  # seconds
 
 
 class Alarm:
-    """Calls ``ring`` once for all instants that it was set to meanwhile; after that it may be set again.
+    """Calls ``ring`` once, at the earliest of the instants that it was set to; after that it may be set again.
 
-    It remembers by itself when it rings: uvloop answers ``call_at`` with a handle that does not know, where the
-    millisecond was over before the call was made.
+    When it rings is kept here, since a handle of uvloop cannot always tell: for an instant that is over, ``call_at``
+    returns one without a time.
     """
 
     def __init__(self, ring: Callable[[], object]) -> None:

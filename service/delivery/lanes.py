@@ -12,9 +12,9 @@ from typing import Final
 
 from service.delivery.ready import ReadyDelivery
 
-BUFFER_PER_SLOT: Final = 16
-BUFFER_CAP: Final = 500
-BUFFER_UNPROVEN: Final = 4
+BUFFER_PER_SLOT: Final = 16  # deliveries that wait for each attempt that a proven lane may run at a time
+BUFFER_CAP: Final = 500  # deliveries that wait in a proven lane, at most
+BUFFER_UNPROVEN: Final = 4  # deliveries that wait in any other lane, at most
 
 
 class Trust(IntEnum):

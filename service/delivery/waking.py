@@ -1,4 +1,4 @@
-"""Telling other processes that something is due: a NOTIFY after the commit, many of them made one.
+"""Telling other processes that something is due: a NOTIFY after the commit, one for many commits.
 
 Belongs here: coalescing. Does not belong here: listening (``engine``) and the connections (``service.store``).
 """
@@ -12,7 +12,7 @@ from service.lifecycle import Stop
 from service.ports import StoreUnavailable
 
 EVERY: Final = 0.02  # at most 50 a second
-BACK_OFF: Final = 1.0
+BACK_OFF: Final = 1.0  # seconds
 
 
 class Notifier(Protocol):
@@ -23,7 +23,7 @@ class Notifier(Protocol):
 
 
 class Waker:
-    """A worker that notifies once for all calls of ``wake`` within 20 ms. A lost one costs a poll's wait, no more."""
+    """A worker that notifies once for all calls of ``wake`` within 20 ms. If one is lost, polls find what is due."""
 
     name = "waking"
 

@@ -20,7 +20,7 @@ from service.ingest.poll import Poll, PollResult
 from service.ingest.transaction import Retired
 from service.lifecycle import Clock, Rng
 
-SLOW: Final = 1.0
+SLOW: Final = 1.0  # seconds, from which on a transaction always has its line
 ORDINARY: Final = frozenset(
     {
         EventOutcome.APPLIED,

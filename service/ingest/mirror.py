@@ -14,10 +14,10 @@ from service.ingest.poll import Headers, Partition
 from service.lifecycle import Stop
 from service.ports import StoreUnavailable
 
-BATCH = 20
-EVERY = 30.0
+BATCH = 20  # letters that are read at a time
+EVERY = 30.0  # seconds between looks without being woken
 CUT = ("webhookd-dead-letter-cut", b"true")
-_TO_CLOSE = 2.0
+_TO_CLOSE = 2.0  # seconds
 
 
 class Letter(Protocol):

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-INTERVAL = 0.1
-SLICE = 8
-PACE = 0.01
-SLICES = 64
+INTERVAL = 0.1  # seconds between sweeps
+PACE = 0.01  # seconds between slices of what is overdue
+SLICE = 8  # expired at a time, at the least
+SLICES = 64  # for all that is overdue, at the most: two thirds of a second
 
 
 class Watched(Protocol):
@@ -22,10 +22,11 @@ class Watched(Protocol):
 
 
 class Sweep:
-    """Expires what is overdue, a few at a time: receivers that hang in step must not hold up the loop for all others,
-    nor go on in step. All are expired within two thirds of a second.
+    """Expires what is overdue, a slice at a time.
 
-    ``watched`` is the set itself: joining and leaving it costs no call.
+    When hundreds of receivers hang at once, expiring all of them in one go would hold up the loop, and their next
+    attempts would start at once again. All are expired within two thirds of a second. ``watched`` is the set itself:
+    joining and leaving it costs no call.
     """
 
     def __init__(self, clock: Callable[[], float], housekeeping: Callable[[float], None]) -> None:
@@ -57,7 +58,7 @@ class Sweep:
         self._housekeeping(now)
 
     def _expire_some(self, count: int, now: float) -> None:
-        """Expire the last few, and the others once the loop has looked after everybody else."""
+        """Expire the last few; the others in later turns of the loop, so that it serves everybody else between."""
         overdue = self._overdue
         for each in overdue[-count:]:
             if each in self.watched and each.deadline <= now:  # it may have ended, and be at another request by now

@@ -44,7 +44,7 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.exce
 # order of their index, up to a limit: a bitmap of all that match, and a sort, look cheap to who has no statistics of a
 # partition yet.
 PLANNING = {"enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off", "plan_cache_mode": "force_custom_plan"}
-ACQUIRE_TIMEOUT: Final = 10.0
+ACQUIRE_TIMEOUT: Final = 10.0  # seconds
 
 
 async def _keep_state(_: Any) -> None:

@@ -14,8 +14,8 @@ from service.store.batches import find_batch_keys
 from service.store.codes import DoneState, Extra, LiveState, Scope
 from service.store.database import Row, Session
 
-SCAN = 10_000
-ROUNDS = 2
+SCAN = 10_000  # rows that one statement looks at
+ROUNDS = 2  # statements for one page
 # Ids grow with time, but a transaction may take a while between drawing one and its commit.
 ID_SLACK = timedelta(minutes=10)
 _ON_WIRE = 3  # no code of a row, but how the statements know it

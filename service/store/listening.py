@@ -18,8 +18,8 @@ from service.store.database import Address, current, translated
 from service.store.statements import statement
 
 PROCESS_LOCK: Final = (0x7765_6268, 2)  # "webh": held shared by every live deliver process
-PROBE_EVERY: Final = 5.0
-CONNECT_TIMEOUT: Final = 5.0
+PROBE_EVERY: Final = 5.0  # seconds
+CONNECT_TIMEOUT: Final = 5.0  # seconds, for each statement too
 
 
 async def connect(dsn: Address, name: str, **settings: str) -> Any:

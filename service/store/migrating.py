@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "migrations"
 LOCK_KEY = 0x7765_6268  # "webh": one migration at a time
-PATIENCE = 10.0
+PATIENCE = 10.0  # seconds
 
 
 class SchemaUnfit(Exception):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from service.domain.deliveries import CallRefused, Reason, State, find_cancel_refusal, find_redeliver_refusal
 from service.store.codes import STATES, WEBHOOK_STATES, DoneState, Extra
 from service.store.database import Row, Session
-from service.store.registry import Refused
+from service.store.registry import Refused, Registry
 
 _SENTENCES = {
     CallRefused.IN_FLIGHT: "The delivery is being attempted at this moment, or an extra attempt is queued already.",
@@ -94,7 +94,7 @@ async def _queue_extra(session: Session, found: _Found, webhook: Row) -> None:
         )
 
 
-async def cancel(session: Session, tenant_id: str, delivery_id: int) -> None:
+async def cancel(session: Session, registry: Registry, tenant_id: str, delivery_id: int) -> None:
     """End a waiting delivery as canceled. Raises Refused: 404 or 409."""
     found = await _lock(session, tenant_id, delivery_id)
     if found is None:
@@ -105,4 +105,4 @@ async def cancel(session: Session, tenant_id: str, delivery_id: int) -> None:
     refusal = find_cancel_refusal(state)
     if refusal is not None:
         raise _refuse(refusal)
-    await session.execute("deliveries_cancel", [delivery_id], Reason.BY_REQUEST.value)
+    registry.finished("canceled", await session.write("deliveries_cancel", [delivery_id], Reason.BY_REQUEST.value))

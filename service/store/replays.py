@@ -23,8 +23,8 @@ from service.store.registry import Refused, Registry
 from service.store.untold_runs import tell_of_runs, wants_jobs
 from service.store.webhooks import StoredWebhook, read_webhook
 
-PAGE = 1_000
-MANY = 100_000
+PAGE = 1_000  # rows that a step looks at
+MANY = 100_000  # rows; more need a dry run first, and force
 TRIAL_KEPT = timedelta(hours=24)
 _FAILED, _DELIVERED = int(DoneState.FAILED), int(DoneState.DELIVERED)
 _STATES = {"failed": [_FAILED], "held": [_FAILED], "missing": [], "all": [_FAILED, _DELIVERED]}

@@ -1,8 +1,9 @@
 """What passes between the Kafka edge (or ``POST /v1/events``) and the ingest transaction.
 
-Belongs here: plain values. Does not belong here: reading bytes (parsing), Kafka (worker), SQL (``service.store``).
+Belongs here: plain values, and the contract of the transaction. Does not belong here: reading bytes (parsing), Kafka
+(worker), SQL (``service.store``).
 
-The contract of ``Ingestor.ingest(poll) -> PollResult``, all in one transaction:
+The contract of ``Ingests.ingest(poll) -> PollResult``, all in one transaction:
 
 1. The fence, with ``poll.owner`` and ``poll.positions``: stores the offsets of the partitions that are still owned.
    Records of the others are left out (outcome None) and their partitions are ``PollResult.lost``.
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from service.domain.events import JobEvent
 from service.domain.jobs import EventOutcome
@@ -102,3 +103,10 @@ class PollResult:
     def counts(self) -> Counter[EventOutcome]:
         """Records per outcome; those of lost partitions are in none."""
         return Counter(outcome for outcome in self.outcomes if outcome is not None)
+
+
+class Ingests(Protocol):
+    """The ingest transaction, as the Kafka worker and ``POST /v1/events`` use it; ``applying.Ingestor`` is one."""
+
+    async def ingest(self, poll: Poll) -> PollResult:
+        """Apply one poll, by the contract above. Raises StoreUnavailable, and whatever one record causes."""

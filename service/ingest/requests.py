@@ -15,7 +15,7 @@ from service.domain.jobs import EventOutcome
 from service.ingest.bisecting import Offer
 from service.ingest.cloudevents import find_id
 from service.ingest.poison import DeadLetter, Reason, Skipped
-from service.ingest.poll import Headers, Poll, PollResult, Record
+from service.ingest.poll import Headers, Ingests, Poll, PollResult, Record
 from service.ingest.reading import Reader
 from service.ingest.spans import Consuming
 
@@ -30,13 +30,6 @@ class Incoming(Protocol):
     @property
     def headers(self) -> Headers:
         """``content-type`` and ``ce_…`` headers."""
-
-
-class Ingests(Protocol):
-    """The ingest transaction."""
-
-    async def ingest(self, poll: Poll) -> PollResult:
-        """Apply one poll."""
 
 
 class RequestReport(Protocol):

@@ -22,7 +22,7 @@ from service.ingest.bisecting import Offer
 from service.ingest.broker import BrokerUnavailable, Consumer, Fetched, OffsetLost, Unreadable
 from service.ingest.placing import Holding, Missed, Offsets, place
 from service.ingest.poison import DeadLetter, Reason
-from service.ingest.poll import Partition, Poll, PollResult, Record
+from service.ingest.poll import Ingests, Partition, Poll, PollResult, Record
 from service.ingest.reading import Reader
 from service.ingest.spans import Consuming
 from service.ingest.watching import LagReport, Watchdog
@@ -31,12 +31,6 @@ from service.ports import StoreUnavailable
 
 T = TypeVar("T")
 MISSED_RECORDS = "missed_records"
-
-
-class Ingests(Protocol):
-    """The ingest transaction; its contract is in ``service.ingest.poll``."""
-
-    async def ingest(self, poll: Poll) -> PollResult: ...
 
 
 class IngestReport(LagReport, Protocol):

@@ -7,7 +7,7 @@ holds the locks, takes events in order, and is then read for what to write and w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from service.domain.batches import (
     seal,
     settle,
 )
+from service.domain.endings import Endings, find_filed
 from service.domain.events import BatchRef, EventType, JobEvent
 from service.domain.incarnations import find_for_job, find_incarnation, goes_on, open_incarnation
 from service.domain.jobs import EventOutcome, Job, Phase, fill_error_code, merge, read_phase
@@ -57,27 +58,6 @@ class Leaver:
     changed: bool = False
 
 
-class EndedRun(NamedTuple):
-    """A run that ended, or had ended when a destination, or the job that it inherits one from, was named (``learned``).
-
-    A run that nobody wanted to hear of ends anew when it is learned what kind of job it was, or in which batch.
-    """
-
-    job: Job
-    learned: tuple[str, ...] = ()
-    silent: bool = False
-    trace: str | None = None
-
-
-class Filed(NamedTuple):
-    """What is known of a run that has ended and decides, beside its destinations, who hears of it."""
-
-    kind: str | None
-    batch_name: str | None
-    subject_id: str | None
-    previous_job_id: str | None
-
-
 class Applied(NamedTuple):
     """What became of one event."""
 
@@ -99,7 +79,7 @@ class Workspace:
     leavers: dict[tuple[int, str], Leaver] = field(default_factory=dict)
     removals: set[tuple[str, str, str, str]] = field(default_factory=set)
     touched: dict[JobKey, Job] = field(default_factory=dict)
-    endings: list[EndedRun] = field(default_factory=list)
+    endings: Endings = field(default_factory=Endings)
     deletions: list[tuple[Batch, datetime]] = field(default_factory=list)
 
     def add_batches(self, batches: Iterable[Batch]) -> None:
@@ -132,8 +112,8 @@ class Workspace:
         job = self.jobs.get(key) or self._new_job(key)
         before, batch_before = member_of(job), self._live_batch(job)
         if job.phase.terminal and (event.generation or 1) > job.generation:
-            self._set_aside(job)
-        filed_before = self._filed(job)
+            self.endings.set_aside(job)
+        filed_before = find_filed(job, batch_before)
         target, conflict = self._place(job, event, reading)
         merged = merge(job, event, reading.status)
         fill_error_code(job, reading.find_error_code)
@@ -141,38 +121,13 @@ class Workspace:
             self._join(job, target, event.generation or 1)
         self._account(job, before, batch_before, event)
         self.touched[key] = job
-        filed = self._filed(job)
-        if merged.ended or (filed is not None and filed != filed_before and not job.message_made):
-            self._collect(job, (), event)
-        elif learned := merged.learned or _list_learned(job, filed_before, filed):
-            self._collect(job, learned, event)
+        self.endings.note(job, event, merged, filed_before, find_filed(job, self._live_batch(job)))
         outcome = EventOutcome.CONFLICT if conflict and merged.outcome is EventOutcome.DUPLICATE else merged.outcome
         return Applied(outcome, merged.anomalies + (("batch_conflict",) if conflict else ()))
 
     def _new_job(self, key: JobKey) -> Job:
         job = self.jobs[key] = Job(*key)
         return job
-
-    def _set_aside(self, job: Job) -> None:
-        """Keep a run that ended in this transaction, for its announcement, before a later run takes its place."""
-        if any(ending.job is job for ending in self.endings):
-            was = replace(job, orders=list(job.orders))
-            self.endings = [e._replace(job=was) if e.job is job else e for e in self.endings]
-
-    def _filed(self, job: Job) -> Filed | None:
-        if not job.phase.terminal:
-            return None
-        batch = self._live_batch(job)
-        return Filed(job.kind, batch.name if batch else None, job.subject_id, job.previous_job_id)
-
-    def _collect(self, job: Job, learned: tuple[str, ...], event: JobEvent) -> None:
-        """Note what is to be announced: one ending per run, which knows everything that this transaction teaches."""
-        known = next((e for e in self.endings if e.job is job and not e.silent), None)
-        if known is None:
-            self.endings.append(EndedRun(job, learned, event.silent, event.trace))
-        elif known.learned:
-            both = known._replace(learned=known.learned + learned if learned else ())
-            self.endings = [both if e is known else e for e in self.endings]
 
     def _place(self, job: Job, event: JobEvent, reading: Reading) -> tuple[Batch | None, bool]:
         """Return the incarnation that the event puts the job in (None: no change) and whether that is a conflict."""
@@ -358,10 +313,3 @@ class Workspace:
         batch = open_incarnation(known, tenant_id, ref, key)
         self.add_batches([batch])
         return batch
-
-
-def _list_learned(job: Job, before: Filed | None, after: Filed | None) -> tuple[str, ...]:
-    """Which of the names that lead to an earlier job, and its destination, a run has got that had ended without any."""
-    if before is None or after is None or job.webhook_id or job.inherited_webhook_id or job.webhook_url:
-        return ()
-    return tuple(n for n in ("subject_id", "previous_job_id") if getattr(before, n) != getattr(after, n))

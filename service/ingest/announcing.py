@@ -13,11 +13,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from service.domain.batches import Batch, finish
+from service.domain.endings import EndedRun
 from service.domain.identity import batch_message_id, job_group
 from service.domain.jobs import Job
 from service.domain.profiles import EXPIRED, Profile, ProfileSet
 from service.domain.routing import JobRoute, Subscriber, route_batch, route_job, route_learned
-from service.domain.workspace import EndedRun, Workspace
+from service.domain.workspace import Workspace
 from service.ingest.bodies import build_batch_message, build_job_message
 from service.ingest.spans import IngestSpans, MessageSpan
 from service.ingest.transaction import FinishedDelivery, Handoff, IngestTransaction, Reservation, Retired, Tenancy

@@ -11,31 +11,27 @@ from dataclasses import replace
 from service.domain.batches import Batch
 from service.domain.events import BatchRef
 from service.domain.incarnations import open_incarnation
-from service.ports import Conflict, NewDelivery
+from service.ports import Conflict
 from service.store import queueing
 from service.store.batch_rows import INSERT_COLUMNS, new_batch_row
-from service.store.codes import Scope
 from service.store.database import Row, Session
-from service.store.routing import batch_subscriber
 from service.store.statements import columns
 
 
-async def move_registration(session: Session, ended: Batch, webhook_key: int) -> bool:
+async def move_registration(session: Session, ended: Batch, webhook_key: int) -> None:
     """Hand a registration to the newest incarnation after ``ended``; it gets the finish that nobody was told of.
 
-    Returns False where that one has a registration of its own: then this one is retired. Raises Conflict.
+    Where that one has a registration of its own, this one is retired. Raises Conflict.
     """
     following = await session.find("batches_find_following", ended.tenant_id, ended.name, ended.seq)
     if following is None or following["ended_by"] is not None:
         await session.find("webhooks_move_batch", webhook_key, await _open(session, ended, following))
-        return True
-    if following["registered"]:
+    elif following["registered"]:
         await session.execute("webhook_delete", webhook_key, await session.value("transaction_now"))
-        return False
-    moved = await session.find("webhooks_move_batch", webhook_key, following["batch_key"])
-    if moved is not None and moved["notify_if_done"] and following["untold"]:
-        await _tell(session, ended.tenant_id, following, moved)
-    return True
+    else:
+        moved = await session.find("webhooks_move_batch", webhook_key, following["batch_key"])
+        if moved is not None and moved["notify_if_done"] and following["untold"]:
+            await _tell(session, ended.tenant_id, following, moved)
 
 
 async def _open(session: Session, ended: Batch, newest: Row | None) -> int:
@@ -53,18 +49,4 @@ async def _tell(session: Session, tenant_id: str, batch: Row, webhook: Row) -> N
     message = await session.find("message_lock", batch["finish_message_id"], tenant_id)
     if message is None or message["expunged_at"] is not None:
         return
-    delivery = NewDelivery(
-        tenant_id=tenant_id,
-        webhook_key=webhook["webhook_key"],
-        lane=webhook["lane"],
-        message_id=message["message_id"],
-        body_at=message["body_at"],
-        type=message["type"],
-        scope=Scope.BATCH.word,
-        group_key=batch["batch_key"],
-        batch_key=batch["batch_key"],
-        job_id=None,
-        generation=message["generation"],
-        held=batch_subscriber(webhook).held,
-    )
-    await queueing.enqueue(session, [delivery])
+    await queueing.enqueue(session, [queueing.build_batch_delivery(webhook, message)])

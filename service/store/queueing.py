@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.ports import NewDelivery, QueuedDelivery
-from service.store.codes import Extra, Scope
-from service.store.database import Session
+from service.store.codes import WEBHOOK_STATES, Extra, Scope
+from service.store.database import Row, Session
 from service.store.statements import columns
 
 _SCOPES = {scope.word: int(scope) for scope in Scope}
@@ -42,6 +42,24 @@ async def enqueue(
     if wake and any(q.due for q in result):
         await session.execute("deliveries_wake")
     return result
+
+
+def build_batch_delivery(webhook: Row, message: Row) -> NewDelivery:
+    """Return the delivery of a batch's message to a webhook: held while that is stopped, else due now."""
+    return NewDelivery(
+        tenant_id=message["tenant_id"],
+        webhook_key=webhook["webhook_key"],
+        lane=webhook["lane"],
+        message_id=message["message_id"],
+        body_at=message["body_at"],
+        type=message["type"],
+        scope=Scope.BATCH.word,
+        group_key=message["batch_key"],
+        batch_key=message["batch_key"],
+        job_id=None,
+        generation=message["generation"],
+        held=WEBHOOK_STATES[webhook["state"]].hold,
+    )
 
 
 async def _supersede(session: Session, deliveries: Sequence[NewDelivery]) -> list[Any]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from service.domain.batches import Batch
-from service.ports import NewDelivery, NewMessage
+from service.ports import NewMessage
 from service.store import batches, queueing
-from service.store.codes import WEBHOOK_STATES, LiveState, Scope
+from service.store.codes import LiveState, Scope
 from service.store.database import Row, Session
 from service.store.registrations import revive
 from service.store.registry import Refused, Registry
@@ -83,8 +82,7 @@ async def _send_again(session: Session, registry: Registry, sending: _Sending) -
     has = {row["webhook_key"] for row in sending.deliveries}
     new = [webhook for webhook in sending.webhooks if webhook["webhook_key"] not in has]
     refreshed: int = await session.value("deliveries_refresh", waiting)
-    message_id, body_at = sending.message["message_id"], sending.message["body_at"]
-    deliveries = [_delivery(sending, webhook, message_id, body_at) for webhook in new]
+    deliveries = [queueing.build_batch_delivery(webhook, sending.message) for webhook in new]
     queued = await queueing.enqueue(session, deliveries, on_superseded=registry.superseded)
     return refreshed + await revive(session, done) + len(queued)
 
@@ -116,23 +114,6 @@ async def _copy_message(session: Session, registry: Registry, sending: _Sending)
 
 
 async def _send_copy(session: Session, registry: Registry, sending: _Sending, message_id: str) -> int:
-    body_at: datetime = await session.value("transaction_now")
-    new = [_delivery(sending, webhook, message_id, body_at) for webhook in sending.webhooks]
+    copy = {**sending.message, "message_id": message_id, "body_at": await session.value("transaction_now")}
+    new = [queueing.build_batch_delivery(webhook, copy) for webhook in sending.webhooks]
     return len(await queueing.enqueue(session, new, on_superseded=registry.superseded))
-
-
-def _delivery(sending: _Sending, webhook: Row, message_id: str, body_at: datetime) -> NewDelivery:
-    return NewDelivery(
-        tenant_id=sending.batch.tenant_id,
-        webhook_key=webhook["webhook_key"],
-        lane=webhook["lane"],
-        message_id=message_id,
-        body_at=body_at,
-        type=sending.message["type"],
-        scope=Scope.BATCH.word,
-        group_key=sending.batch.key,
-        batch_key=sending.batch.key,
-        job_id=None,
-        generation=sending.message["generation"],
-        held=WEBHOOK_STATES[webhook["state"]].hold,
-    )

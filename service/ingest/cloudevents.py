@@ -64,6 +64,11 @@ def select_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str
     return found
 
 
+def is_envelope(value: bytes) -> bool:
+    """Whether a JSON object is an event in structured mode, whatever its headers say. Raises Refused."""
+    return "specversion" in split_object(value)
+
+
 def find_id(value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> str | None:
     """Return the id of an event that was refused, in whatever form it came; None where there is none to be read."""
     try:

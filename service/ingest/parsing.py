@@ -64,7 +64,7 @@ class Parser:
             wire.check_bytes(value)
             if not headers:
                 event, dropped = wire.read_event(value)
-                return self._build_plain(event, dropped)
+                return self._build_plain(value, event, dropped)
             return self._read(value, cloudevents.select_headers(headers))
         except Refused as refused:
             return refused.letter
@@ -75,12 +75,14 @@ class Parser:
         if cloudevents.is_binary(headers):
             return self._build_unwrapped(cloudevents.unwrap_binary(value, headers))
         event, dropped = wire.read_event(value)
-        return self._build_plain(event, dropped, cloudevents.find_trace(headers))
+        return self._build_plain(value, event, dropped, cloudevents.find_trace(headers))
 
-    def _build_plain(self, event: WireEvent, dropped: int, trace: str | None = None) -> JobEvent:
+    def _build_plain(self, value: bytes, event: WireEvent, dropped: int, trace: str | None = None) -> JobEvent:
         word, source = event.event_type, event.source or NATIVE
+        if word is None:
+            raise _no_type(value)
         vocabulary = self._vocabularies.get(source) or _unknown_source(source)
-        kind = KINDS.get(word or "") or _unknown_type(word)
+        kind = KINDS.get(word) or _unknown_type(word)
         return _build_event(event, vocabulary, kind, dropped, trace)
 
     def _build_unwrapped(self, unwrapped: cloudevents.Unwrapped) -> JobEvent:
@@ -132,9 +134,13 @@ def _unknown_source(source: str) -> Vocabulary:
     raise Refused(Reason.UNKNOWN_SOURCE, f"no profile for {quoted(source)}")
 
 
-def _unknown_type(word: str | None) -> Kind:
-    if word is None:
-        raise Refused(Reason.SCHEMA, "event_type is missing")
+def _no_type(value: bytes) -> Refused:
+    if not cloudevents.is_envelope(value):
+        return Refused(Reason.SCHEMA, "event_type is missing")
+    return Refused(Reason.SCHEMA, f"is a CloudEvent, but its content-type is not {cloudevents.STRUCTURED}")
+
+
+def _unknown_type(word: str) -> Kind:
     raise Refused(Reason.UNKNOWN_TYPE, f"no event type {quoted(word)}")
 
 

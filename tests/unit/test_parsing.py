@@ -336,6 +336,14 @@ def test_unknown_source(source):
     assert refuse(build(source=source)) is Reason.UNKNOWN_SOURCE
 
 
+@pytest.mark.parametrize("headers", [(), (("content-type", b"application/json"),)])
+def test_a_structured_cloudevent_without_its_content_type_is_told_what_it_lacks(headers):
+    event = {"specversion": "1.0", "id": "1", "type": "job.started", "source": "/any", "data": {"tenant_id": "t"}}
+    letter = parse(event, headers)
+    detail = "is a CloudEvent, but its content-type is not application/cloudevents+json"
+    assert letter == DeadLetter(Reason.SCHEMA, detail)
+
+
 @pytest.mark.parametrize(
     "type_", ["job.exploded", "JOB.QUEUED", "job.queued ", "x" * 300, "job.finished", "\x1b"], **SHORT
 )

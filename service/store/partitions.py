@@ -19,6 +19,7 @@ BEGUN_BEFORE: Final = timedelta(hours=1)  # not above the shortest retention: wh
 PARENTS: Final = ("message_bodies", "deliveries_done", "attempts")
 LOCK_TIMEOUT: Final = "2s"
 PER_MOVE: Final = 500
+MAKING_LOCK: Final = (0x7765_6268, 3)  # "webh"; 1 is the leader, 2 a live deliver process
 _FIRST: Final = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
 
 
@@ -36,9 +37,14 @@ class Partitions:
         self._database = database
 
     async def make_ahead(self) -> int:
-        """Make what is missing of the current period and the three after it; return how many were made."""
+        """Make what is missing of the current period and the three after it; return how many were made.
+
+        One at a time: leader, ``migrate`` and embedded start may do it at the same moment, and each sees what the one
+        before has made.
+        """
         made = 0
         async with self._changing() as session:
+            await session.execute("partitions_lock", *MAKING_LOCK)
             now: datetime = await session.value("transaction_now")
             for parent in PARENTS:
                 known = {row["starts_at"] for row in await session.fetch("partitions_list", parent)}

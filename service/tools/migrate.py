@@ -9,6 +9,7 @@ import argparse
 import asyncio
 
 from service.config import MIGRATE, load_configuration
+from service.ports import Conflict
 from service.store.database import Database
 from service.store.migrating import SchemaUnfit, is_current, migrate
 from service.store.partitions import Partitions
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command: 0 done or up to date, 1 to be done (``--check``) or database away, 2 settings unusable."""
+    """Run the command: 0 done or up to date, 1 to be done (``--check``), database away or locked, 2 settings unusable."""
     return run_with_database(lambda: _run(check=arguments.check))
 
 
@@ -33,6 +34,9 @@ def _run(*, check: bool) -> int:
     except SchemaUnfit as refusal:
         refuse(refusal)
         return 2
+    except Conflict as error:
+        refuse(f"another transaction holds what is to be changed ({error}): end it, or run this again after it")
+        return 1
 
 
 async def _check(dsn: str) -> int:

@@ -1,8 +1,11 @@
 """`webhookd migrate`: which address it goes by, and what it says."""
 
 import argparse
+import asyncio
 
 from service.tools import migrate
+from tests.support.postgres import connected
+from tests.support.service import run_program
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
 
@@ -28,3 +31,22 @@ def test_what_keeps_it_from_working(monkeypatch, capsys):
     monkeypatch.delenv("WEBHOOKD_DATABASE_URL")
     assert run() == 2
     assert "WEBHOOKD_DATABASE_URL: is not set" in capsys.readouterr().err
+
+
+async def test_two_at_once_both_end_well(new_database):
+    settings = {"WEBHOOKD_DATABASE_URL": await new_database(migrated=False)}
+    ended = await asyncio.gather(*(run_program("migrate", settings=settings) for _ in range(2)))
+    assert [(each.status, each.stdout, each.stderr) for each in ended] == [(0, "the schema is up to date\n", "")] * 2
+
+
+async def test_a_lock_that_is_not_to_be_had_is_one_line(new_database):
+    dsn = await new_database()
+    async with connected(dsn) as connection:
+        for row in await connection.fetch("DELETE FROM partitions WHERE parent = 'attempts' RETURNING name"):
+            await connection.execute(f"DROP TABLE {row['name']}")
+        async with connection.transaction():
+            await connection.execute("SELECT FROM attempts")
+            ended = await run_program("migrate", settings={"WEBHOOKD_DATABASE_URL": dsn})
+    assert (ended.status, ended.stdout) == (1, "")
+    assert ended.stderr.count("\n") == 1
+    assert "another transaction holds" in ended.stderr

@@ -10,8 +10,9 @@ from service.config.fields import Retention
 from service.lifecycle import Heartbeats, Stop, SystemClock
 from service.ports import StoreUnavailable
 from service.store.database import Database
-from service.store.leadership import LeaderLock
-from service.store.partitions import PARENTS, PERIOD, Partitions, _make, list_periods
+from service.store.leadership import LEADER_LOCK, LeaderLock
+from service.store.listening import PROCESS_LOCK
+from service.store.partitions import MAKING_LOCK, PARENTS, PERIOD, Partitions, _make, list_periods
 from service.upkeep.leading import Loop, Upkeep
 from service.upkeep.partitions import Keeping, PartitionUpkeep
 from tests.support.delivering import Queue, Watcher, until
@@ -100,6 +101,26 @@ async def test_partitions_are_made_three_periods_ahead_once(new_database):
         await partitions.make_ahead()
         assert await partitions.make_ahead() == 0
         assert await partitions.count_ahead() == 3
+
+
+async def test_several_make_partitions_at_the_same_moment(new_database):
+    dsn = await new_database()
+    async with Database(dsn) as db:
+        async with db.transaction() as session:
+            for row in await session.fetch("partitions_list", "attempts"):
+                await session.connection.execute(f"DROP TABLE {row['name']}")
+                await session.execute("partitions_forget", row["name"])
+        made = await asyncio.gather(*(Partitions(db).make_ahead() for _ in range(6)))
+        assert sorted(made)[:5] == [0] * 5 and max(made) >= 4
+
+
+async def test_partitions_are_made_while_others_lead_and_deliver(database):
+    async with Database(database) as db, db.session() as session:
+        await session.find("leader_try", *LEADER_LOCK)
+        await session.execute("processes_join", *PROCESS_LOCK)
+        await Partitions(db).make_ahead()
+        await session.connection.execute("SELECT pg_advisory_unlock_all()")
+    assert len({LEADER_LOCK, PROCESS_LOCK, MAKING_LOCK}) == 3
 
 
 def test_periods_are_whole_weeks_from_now_on():

@@ -39,7 +39,7 @@ CHECKS = [
     for test in yaml.safe_load(path.read_text())["tests"]
     for check in test["alert_rule_test"]
 ]
-BESIDE = {"WebhookdNoLeader", "WebhookdInstanceDown"}
+BESIDE = {"WebhookdNoLeader", "WebhookdInstanceDown", "WebhookdGone"}
 
 
 def promtool(*arguments: object) -> None:
@@ -100,6 +100,18 @@ def test_the_runbook_names_nothing_that_does_not_exist():
     settings = (ROOT / "service" / "SETTINGS.md").read_text()
     for name in set(re.findall(r"`(WEBHOOKD_\w+)`", text)):
         assert name in settings, name
+
+
+def test_what_a_process_met_before_its_first_scrape_counts():
+    counting = {alert: rule["expr"] for alert, rule in ALERTS.items() if rule["expr"].count("increase(") == 1}
+    found = 0
+    for alert, expr in counting.items():
+        if counted := re.match(r"sum by \([^)]+\) \(increase\((\S+)\[(\d+)([mh])\]\)\) > 0", expr):
+            seconds = int(counted[2]) * {"m": 60, "h": 3600}[counted[3]]
+            assert f"process_start_time_seconds > time() - {seconds})" in expr, alert
+            assert expr.count(counted[1]) == 2, alert
+            found += 1
+    assert found == 8
 
 
 def test_rules_are_grouped_by_what_every_target_has():

@@ -154,7 +154,8 @@ async def warn_of_loose_commits(database: Database, warn: Callable[..., object])
 def build_common_workers(basics: Basics) -> tuple[Worker, ...]:
     lag = LoopLagProbe(basics.clock, partial(basics.telemetry.set_gauge, "event_loop_lag_seconds"))
     pool = basics.database
-    skew = ClockSkewProbe(basics.clock, pool, partial(basics.telemetry.set_gauge, "clock_skew_seconds"))
+    report_skew = partial(basics.telemetry.set_gauge, "clock_skew_seconds")
+    skew = ClockSkewProbe(basics.clock, pool, report_skew, basics.log.warning)
     basics.telemetry.follow("db_pool_size", lambda: float(pool.size))
     basics.telemetry.follow("db_pool_in_use", lambda: float(pool.in_use))
     reload = SecretReload(

@@ -1,14 +1,14 @@
 """The one question that every role asks the database: what time is it?
 
 Belongs here: asking often enough that ``db_pool_size`` is 0 only while the database cannot be reached (an idle pool
-closes its connections), the clocks' difference, and the time that all processes agree on. Does not belong here: the
-clock that deliveries are due by (``delivery.instants``).
+closes its connections), telling once that it is away or takes no writes and once that it is back, the clocks'
+difference, and the time that all processes agree on. Does not belong here: the clock that deliveries are due by
+(``delivery.instants``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from service.lifecycle import Clock, Stop
@@ -52,18 +52,41 @@ class ClockSkewProbe:
 
     name = "clock_skew"
 
-    def __init__(self, clock: AgreedClock, database: Database, report: Callable[[float], object]) -> None:
+    def __init__(
+        self, clock: AgreedClock, database: Database, report: Callable[[float], object], tell: Callable[..., object]
+    ) -> None:
+        """``tell(event, **fields)`` takes ``database_unavailable``, with a reason, and ``database_back``."""
         self._clock = clock
         self._database = database
         self._report = report
+        self._tell = tell
+        self._reason = ""
 
     async def run(self, stop: Stop) -> None:
-        """Ask every few seconds until the stop; nothing is reported while the database is away."""
+        """Look every few seconds until the stop."""
         while True:
-            with suppress(StoreUnavailable):
-                self._report(await measure_skew(self._clock, self._database))
+            await self.look()
             if await stop.pause(EVERY):
                 return
+
+    async def look(self) -> None:
+        """Ask once; nothing is reported while the database is away."""
+        try:
+            self._report(await measure_skew(self._clock, self._database))
+            reason = await find_refusal(self._database)
+        except StoreUnavailable as error:
+            reason = str(error) or "no answer"
+        if reason and not self._reason:
+            self._tell("database_unavailable", reason=reason)
+        elif self._reason and not reason:
+            self._tell("database_back")
+        self._reason = reason
+
+
+async def find_refusal(database: Database) -> str:
+    """``read_only`` when the database answers but takes no writes, as after a failover. Raises StoreUnavailable."""
+    async with database.session() as session:
+        return "read_only" if await session.value("transaction_read_only") else ""
 
 
 async def measure_skew(clock: AgreedClock, database: Database) -> float:

@@ -85,9 +85,12 @@ def _check_oldest(oldest_code: str) -> None:
 
 
 async def is_current(dsn: str) -> bool:
-    """Tell whether every revision that this code knows has run. Raises StoreUnavailable."""
-    current, _ = await _inspect(dsn)
-    return current is not None and current >= _list_revisions()[-1]
+    """Tell whether every revision that this code knows has run. Raises StoreUnavailable, SchemaUnfit."""
+    current, oldest_code = await _inspect(dsn)
+    if current is None or current in _list_revisions():
+        return current == _list_revisions()[-1]
+    _check_oldest(oldest_code)
+    return True
 
 
 async def _inspect(dsn: str) -> tuple[str | None, str]:

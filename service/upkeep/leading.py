@@ -113,5 +113,6 @@ class Upkeep:
                 try:
                     await loop.run_once()
                 except (StoreUnavailable, Conflict) as trouble:
-                    self._tell("upkeep_round_failed", loop=loop.name, trouble=type(trouble).__name__)
+                    kind = type(trouble).__name__
+                    self._tell("upkeep_round_failed", loop=loop.name, trouble=kind, reason=str(trouble))
                 await rest(loop.every)

@@ -50,3 +50,15 @@ async def test_a_lock_that_is_not_to_be_had_is_one_line(new_database):
     assert (ended.status, ended.stdout) == (1, "")
     assert ended.stderr.count("\n") == 1
     assert "another transaction holds" in ended.stderr
+
+
+async def test_a_schema_that_is_ahead_is_up_to_date_only_where_it_serves_this_release(new_database):
+    dsn = await new_database()
+    async with connected(dsn) as connection:
+        await connection.execute("UPDATE alembic_version SET version_num = '9999_later'")
+        assert (await run_program("migrate", "--check", settings={"WEBHOOKD_DATABASE_URL": dsn})).status == 0
+        await connection.execute("UPDATE schema_info SET oldest_code = '9.0'")
+    for options in ((), ("--check",)):
+        ended = await run_program("migrate", *options, settings={"WEBHOOKD_DATABASE_URL": dsn})
+        assert (ended.status, ended.stdout) == (2, "")
+        assert "serves releases from 9.0 on" in ended.stderr

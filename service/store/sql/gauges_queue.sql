@@ -47,7 +47,10 @@ SELECT
                 SELECT FROM operator_pauses AS p WHERE p.ended_at IS NULL AND names_webhook(p, w.tenant_id, w.origin)
             )
     ), 0) AS oldest_due_seconds,
-    (SELECT count(*) FROM webhook_health WHERE breaker <> 0) AS breakers_open,
+    (
+        SELECT count(*) FROM webhook_health AS h JOIN webhooks AS w USING (webhook_key)
+        WHERE h.breaker <> 0 AND w.deleted_at IS NULL
+    ) AS breakers_open,
     coalesce((
         SELECT extract(EPOCH FROM max(now() - xact_start))::double precision
         FROM pg_stat_activity

@@ -47,15 +47,12 @@ def configure(
 
     Libraries are heard from ``warning`` on (with ``debug``, from ``info`` on), as ``library_log`` events.
     """
-    out = sys.stderr if stream is None else stream
+    sink = _Sink(now, redactor, form)
+    outlet = _Outlet(sys.stderr if stream is None else stream, sink.count_lost)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            _Sink(now, redactor, form),
-        ],
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, sink],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", outlet)),
         cache_logger_on_first_use=False,
     )
     undo = ExitStack()
@@ -82,6 +79,51 @@ class _Sink:
         ordered = {name: event.pop(name) for name in _FIRST if name in event}
         ordered.update(event)
         return self._redactor.line(str(self._render(logger, method, self._redactor.fields(ordered))))
+
+    def count_lost(self, count: int) -> str:
+        """The line that says how many before it were lost."""
+        return self(None, "warning", {"level": "warning", "event": "log_lines_lost", "count": count})
+
+
+class _Outlet:
+    """What lines go to. One that cannot be written is dropped and counted: a full disk stops no delivery.
+
+    Bytes go past the stream's buffer, which would keep what failed, and offer it again at each line and at the exit.
+    """
+
+    def __init__(self, stream: TextIO, count_lost: Callable[[int], str]) -> None:
+        self._stream = stream
+        self._raw: Any = getattr(getattr(stream, "buffer", None), "raw", None)
+        self._count_lost = count_lost
+        self._lost = 0
+        self._cut = False
+
+    def write(self, line: str) -> None:
+        """Write a line with its end, after one about those that were lost before it. Raises nothing."""
+        text = line
+        if self._lost:
+            text = ("\n" if self._cut else "") + f"{self._count_lost(self._lost)}\n{line}"
+        try:
+            self._put(text)
+        except (OSError, ValueError):  # disk full, reader gone, closed
+            self._lost += 1
+        else:
+            self._lost, self._cut = 0, False
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def _put(self, text: str) -> None:
+        if self._raw is None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        left = memoryview(text.encode("utf-8", "backslashreplace"))
+        while left:
+            written = self._raw.write(left)
+            if written is None:
+                raise BlockingIOError
+            left, self._cut = left[written:], True
 
 
 def _render_json(_: WrappedLogger, __: str, event: EventDict) -> str:

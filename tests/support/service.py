@@ -229,7 +229,7 @@ class Service:
 
     def tail(self, size: int = 6000) -> str:
         """The end of what it logged."""
-        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+        return self.log.read_text(errors="replace")[-size:] if self.log.is_file() else ""
 
     async def fetch_metric(self, name: str, **labels: str) -> float | None:
         """Sum of the samples of `webhookd_{name}` with these labels; None if there is none."""

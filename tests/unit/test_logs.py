@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 import io
 import logging
 import sys
@@ -342,3 +343,54 @@ def test_undo_restores_what_was_there():
     before = (sys.excepthook, logging.getLogger().level, logging.getLogger("aiohttp.access").disabled)
     configure(now=lambda: NOW, redactor=Redactor(), stream=io.StringIO())()
     assert (sys.excepthook, logging.getLogger().level, logging.getLogger("aiohttp.access").disabled) == before
+
+
+class FullDisk(io.RawIOBase):
+    """A file on a disk with so much room."""
+
+    def __init__(self, room):
+        self.room = room
+        self.content = b""
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = bytes(data[: self.room])
+        self.content += taken
+        self.room -= len(taken)
+        return len(taken)
+
+
+def test_lines_that_cannot_be_written_are_counted_and_raise_nothing():
+    disk = FullDisk(room=0)
+    stream = io.TextIOWrapper(io.BufferedWriter(disk), encoding="utf-8")
+    undo = configure(now=lambda: NOW, redactor=Redactor(), stream=stream)
+    try:
+        get_logger().info("first")
+        disk.room = 30  # not enough for a line
+        get_logger().info("second")
+        disk.room = 10_000
+        get_logger().info("third")
+        get_logger().info("fourth")
+    finally:
+        undo()
+    cut, *lines = disk.content.splitlines()
+    assert len(cut) == 30
+    assert [(line["event"], line.get("count")) for line in map(orjson.loads, lines)] == [
+        ("log_lines_lost", 2),
+        ("third", None),
+        ("fourth", None),
+    ]
+
+
+def test_a_closed_stream_is_no_error():
+    stream = io.StringIO()
+    undo = configure(now=lambda: NOW, redactor=Redactor(), stream=stream)
+    stream.close()
+    try:
+        get_logger().info("event")
+    finally:
+        undo()

@@ -95,16 +95,42 @@ _SELECTOR = re.compile(r"\b(ALERTS|up|[a-z]+[a-z0-9]*[_:][a-z0-9_:]*)\b(?!\s*\()
 _MATCHER = re.compile(r"\b(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"")
 _LABEL_LISTS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _GROUPED = re.compile(r"\bby\s*\(([^)]*)\)")
+_KEPT_BY = re.compile(r"\band\s+on\s*\(([^)]*)\)\s*\(((?:[^()]|\([^()]*\))*)\)")
 _COMPARED = re.compile(r"\s(==|!=|>=|<=|>|<)\s(?!bool)")
 
 
 def find_selectors(expr: str) -> dict[str, set[str]]:
-    """Metric names in an expression, each with the labels that its matchers and groupings name."""
-    grouped = {label.strip() for found in _GROUPED.findall(expr) for label in found.split(",") if label.strip()}
+    """Metric names in an expression, each with the labels that its matchers name, and the groupings that it stands in.
+
+    Of what stands in brackets behind `and on (…)` nothing is left in the result: it is asked for the labels in `on` alone.
+    """
     found: dict[str, set[str]] = {}
+    for on, condition in _KEPT_BY.findall(expr):
+        _note_selectors(found, condition, _split_labels(on))
+    kept = _KEPT_BY.sub(" ", expr)
+    _note_selectors(found, kept, set())
+    for grouping in _GROUPED.finditer(kept):
+        _note_selectors(found, _find_grouped(kept, grouping.end()), _split_labels(grouping[1]))
+    return found
+
+
+def _note_selectors(found: dict[str, set[str]], expr: str, labels: set[str]) -> None:
     for name, braces in _SELECTOR.findall(_LABEL_LISTS.sub(" ", expr)):
-        found.setdefault(name, set()).update(label for label, _, _ in _MATCHER.findall(braces))
-    return {name: labels | grouped for name, labels in found.items()}
+        found.setdefault(name, set()).update(labels, (label for label, _, _ in _MATCHER.findall(braces)))
+
+
+def _split_labels(listed: str) -> set[str]:
+    return {label.strip() for label in listed.split(",") if label.strip()}
+
+
+def _find_grouped(expr: str, start: int) -> str:
+    """What a grouping that ends at `start` groups: the brackets behind it; all of the expression if there are none."""
+    depth = 0
+    for place in range(start, len(expr)):
+        depth += {"(": 1, ")": -1}.get(expr[place], 0)
+        if depth == 0 and not expr[place].isspace():
+            return expr[start : place + 1] if expr[place] == ")" else expr
+    return expr
 
 
 def find_matchers(expr: str, label: str) -> set[str]:

@@ -186,12 +186,8 @@ async def _apply(
 async def _rekey(session: Session, registry: Registry, existing: StoredWebhook, pair: KeyPairChange) -> str | None:
     now = registry.clock.now()
     if existing.broken:  # the old secrets cannot be read any more: sign with a new one, and show it
-        adds = (
-            KeyPairChange.ADD
-            if existing.settings.signing is Signing.ED25519 and pair is not KeyPairChange.DROP
-            else pair
-        )
-        keys = _first_keys(registry, None, adds, now)
+        lost = existing.settings.signing is Signing.ED25519 and pair is KeyPairChange.KEEP
+        keys = _first_keys(registry, None, KeyPairChange.ADD if lost else pair, now)
         await update_keys(session, registry, existing, keys)
         return format_secret(keys.hmac[0].key)
     if pair is not KeyPairChange.KEEP:

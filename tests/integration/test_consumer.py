@@ -18,6 +18,7 @@ from service.store.dead_letters import DeadLetters
 from tests.support.ingest import (
     QUICK,
     build_event,
+    build_events,
     count_seen,
     eventually,
     list_seen,
@@ -36,10 +37,6 @@ async def dsn(new_database):
 @pytest.fixture
 def options(broker, topic):
     return KafkaOptions(bootstrap_servers=(broker,), topics=(topic,), group_id=topic)
-
-
-def jobs(*numbers):
-    return [build_event(f"j{number}") for number in numbers]
 
 
 async def find_offset(dsn):
@@ -63,10 +60,10 @@ async def test_a_close_at_the_moment_when_a_question_runs_out(options):
 
 
 async def test_records_are_stored_with_their_offsets(dsn, broker, topic, options):
-    await produce(broker, topic, *jobs(0, 1, 2))
+    await produce(broker, topic, *build_events(0, 1, 2))
     async with running_worker(dsn, options) as running:
         await eventually(lambda: count_seen(dsn), 30)
-        await produce(broker, topic, *jobs(3, 4))
+        await produce(broker, topic, *build_events(3, 4))
         await eventually(lambda: running.counts.outcomes["applied"] == 5)
         await eventually(lambda: running.counts.behind == {Partition(topic, 0): 0})
         await eventually(running.worker.kafka_answers)
@@ -77,7 +74,7 @@ async def test_records_are_stored_with_their_offsets(dsn, broker, topic, options
 
 
 async def test_kafkas_own_offset_follows(dsn, broker, topic, options):
-    await produce(broker, topic, *jobs(0, 1, 2))
+    await produce(broker, topic, *build_events(0, 1, 2))
     async with running_worker(dsn, options):
         await eventually(lambda: len_is(dsn, 3))
     consumer = Consumer(options)
@@ -95,11 +92,11 @@ async def joined(consumer):
 
 
 async def test_a_restart_goes_on_where_the_database_says(dsn, broker, topic, options):
-    await produce(broker, topic, *jobs(0, 1, 2))
+    await produce(broker, topic, *build_events(0, 1, 2))
     async with running_worker(dsn, options):
         await eventually(lambda: len_is(dsn, 3))
     await query(dsn, "UPDATE kafka_offsets SET next_offset = 1")  # a restored backup, say
-    await produce(broker, topic, *jobs(3))
+    await produce(broker, topic, *build_events(3))
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.counts.outcomes["applied"] == 3)
     assert await list_seen(dsn) == ["j0", "j1", "j2", "j1", "j2", "j3"]
@@ -115,8 +112,8 @@ async def test_poison_becomes_dead_letters_and_blocks_nothing(dsn, broker, topic
         build_event("x", source="nobody"),
         big,
     ]
-    await produce(broker, topic, *jobs(0), *bad[:3], None, *bad[3:], key=b"k\0", headers=[("h", b"\xff")])
-    await produce(broker, topic, *jobs(1))
+    await produce(broker, topic, *build_events(0), *bad[:3], None, *bad[3:], key=b"k\0", headers=[("h", b"\xff")])
+    await produce(broker, topic, *build_events(1))
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.counts.outcomes["applied"] == 2)
         await eventually(lambda: running.counts.letters == 6)
@@ -141,7 +138,7 @@ async def test_only_the_culprit_of_a_bug_is_put_aside(dsn, broker, topic, option
 
     async with running_worker(dsn, options) as running:
         running.recorder.refuse = refuse
-        await produce(broker, topic, *jobs(*range(40)))
+        await produce(broker, topic, *build_events(*range(40)))
         await eventually(lambda: running.counts.outcomes["applied"] == 38)
     assert await list_seen(dsn) == [f"j{n}" for n in range(40) if n not in {7, 19}]
     rows = await query(dsn, "SELECT reason, detail, kafka_offset, value FROM dead_letters ORDER BY kafka_offset")
@@ -160,7 +157,7 @@ async def test_a_bug_that_no_record_causes_ends_the_worker(dsn, broker, topic, o
     with pytest.raises(ExceptionGroup):  # noqa: PT012 - the worker runs inside
         async with running_worker(dsn, options) as running:
             running.recorder.refuse = refuse
-            await produce(broker, topic, *jobs(0))
+            await produce(broker, topic, *build_events(0))
             await asyncio.wait([running.task], timeout=60)
     assert await count_seen(dsn) == 0
     assert (await find_offset(dsn))["next_offset"] == 0
@@ -170,9 +167,9 @@ async def test_a_database_outage_pauses_and_nothing_is_put_aside(dsn, broker, to
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.heard("partitions_assigned"))
         running.recorder.away = True
-        await produce(broker, topic, *jobs(*range(5)))
+        await produce(broker, topic, *build_events(*range(5)))
         await eventually(lambda: running.heard("database_unavailable"))
-        await produce(broker, topic, *jobs(*range(5, 10)))
+        await produce(broker, topic, *build_events(*range(5, 10)))
         for _ in range(10):
             await running.worker._watchdog.look()
         assert running.worker._watchdog.stuck_for < QUICK.renew_after
@@ -188,10 +185,10 @@ async def test_a_database_outage_pauses_and_nothing_is_put_aside(dsn, broker, to
 async def test_a_real_outage_recovers_unaided(dsn, broker, topic, options, postgres):
     name = urlsplit(dsn).path[1:]
     async with running_worker(dsn, options) as running:
-        await produce(broker, topic, *jobs(0))
+        await produce(broker, topic, *build_events(0))
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
         await rename_database(postgres, name, f"{name}_away")
-        await produce(broker, topic, *jobs(1, 2, 3))
+        await produce(broker, topic, *build_events(1, 2, 3))
         await eventually(lambda: running.heard("database_unavailable"))
         await rename_database(postgres, f"{name}_away", name)
         await eventually(lambda: running.counts.outcomes["applied"] == 4)
@@ -213,7 +210,7 @@ async def rename_database(server, old, new):
 
 async def test_an_outage_at_the_start(dsn, broker, topic, options, postgres):
     name = urlsplit(dsn).path[1:]
-    await produce(broker, topic, *jobs(0, 1))
+    await produce(broker, topic, *build_events(0, 1))
     await rename_database(postgres, name, f"{name}_away")
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.heard("database_unavailable"))
@@ -224,7 +221,7 @@ async def test_an_outage_at_the_start(dsn, broker, topic, options, postgres):
 
 @pytest.mark.parametrize("stored", [100, 4])
 async def test_an_offset_that_the_log_does_not_have(dsn, broker, topic, options, stored):
-    await produce(broker, topic, *jobs(0, 1, 2))
+    await produce(broker, topic, *build_events(0, 1, 2))
     sql = "INSERT INTO kafka_offsets (topic, partition, next_offset, catch_up_until, owner) VALUES ($1, 0, $2, 50, 'x')"
     await query(dsn, sql, topic, stored)
     async with running_worker(dsn, options) as running:
@@ -238,12 +235,12 @@ async def test_an_offset_that_the_log_does_not_have(dsn, broker, topic, options,
 
 
 async def test_an_end_offset_is_in_the_log(dsn, broker, topic, options):
-    await produce(broker, topic, *jobs(0, 1, 2))
+    await produce(broker, topic, *build_events(0, 1, 2))
     sql = "INSERT INTO kafka_offsets (topic, partition, next_offset, owner) VALUES ($1, 0, 3, 'x')"
     await query(dsn, sql, topic)
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.heard("partitions_assigned"))
-        await produce(broker, topic, *jobs(3))
+        await produce(broker, topic, *build_events(3))
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
     assert running.counts.anomalies == {}
     assert await list_seen(dsn) == ["j3"]
@@ -251,7 +248,7 @@ async def test_an_end_offset_is_in_the_log(dsn, broker, topic, options):
 
 async def test_an_offset_that_the_log_loses_while_reading(dsn, broker, topic, options):
     async with running_worker(dsn, options) as running:
-        await produce(broker, topic, *jobs(0, 1))
+        await produce(broker, topic, *build_events(0, 1))
         await eventually(lambda: running.counts.outcomes["applied"] == 2)
         await query(dsn, "UPDATE kafka_offsets SET next_offset = 90")
         running.worker._consumer.seek(Partition(topic, 0), 90)
@@ -276,11 +273,11 @@ async def test_a_first_start_is_silent_about_the_past(dsn, broker, topic, option
 
 
 async def test_the_past_is_remembered_over_a_crash_at_the_first_start(dsn, broker, topic, options):
-    await produce(broker, topic, *jobs(0, 1))
+    await produce(broker, topic, *build_events(0, 1))
     async with running_worker(dsn, options) as running:
         running.recorder.away = True
         await eventually(lambda: running.heard("database_unavailable"))
-    await produce(broker, topic, *jobs(2, 3))
+    await produce(broker, topic, *build_events(2, 3))
     async with running_worker(dsn, options) as running:
         await eventually(lambda: running.counts.outcomes["applied"] == 4)
     assert (await find_offset(dsn))["catch_up_until"] == 2
@@ -288,10 +285,10 @@ async def test_the_past_is_remembered_over_a_crash_at_the_first_start(dsn, broke
 
 async def test_a_lost_fence_writes_nothing(dsn, broker, topic, options):
     async with running_worker(dsn, options) as running:
-        await produce(broker, topic, *jobs(0))
+        await produce(broker, topic, *build_events(0))
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
         await query(dsn, "UPDATE kafka_offsets SET owner = 'another'")
-        await produce(broker, topic, *jobs(1))
+        await produce(broker, topic, *build_events(1))
         await eventually(lambda: [f for f in running.heard("kafka_unavailable") if "another owner" in f["reason"]])
         await eventually(lambda: running.counts.outcomes["applied"] == 2)  # it joined again and wrote its fence
     assert await list_seen(dsn) == ["j0", "j1"]
@@ -312,7 +309,7 @@ class Stumbling(Consumer):
 
 
 async def test_a_record_that_cannot_be_read_blocks_nothing(dsn, broker, topic, options):
-    await produce(broker, topic, *jobs(*range(6)))
+    await produce(broker, topic, *build_events(*range(6)))
     async with running_worker(dsn, options, connect=lambda: Stumbling(options, 3)) as running:
         await eventually(lambda: running.counts.outcomes["applied"] == 5)
     assert await list_seen(dsn) == ["j0", "j1", "j2", "j4", "j5"]
@@ -324,7 +321,7 @@ async def test_a_stop_is_clean_and_loses_nothing(dsn, broker, topic, options):
     release = asyncio.Event()
     async with running_worker(dsn, options) as running:
         running.recorder.before_commit = lambda poll: release.wait()
-        await produce(broker, topic, *jobs(0, 1))
+        await produce(broker, topic, *build_events(0, 1))
         await eventually(lambda: running.counts is not None and running.heard("partitions_assigned"))
         running.stop.set()
         release.set()
@@ -342,7 +339,7 @@ async def len_is(dsn, number):
 async def test_a_transaction_that_hangs_is_cut_off_at_the_stop(dsn, broker, topic, options):
     async with running_worker(dsn, options, drain=7.0) as running:
         running.recorder.before_commit = lambda poll: asyncio.Event().wait()
-        await produce(broker, topic, *jobs(0))
+        await produce(broker, topic, *build_events(0))
         await eventually(lambda: running.heard("partitions_assigned"))
         assert await running.end() < 7.0
     async with running_worker(dsn, options) as running:
@@ -392,7 +389,7 @@ async def test_a_consumer_that_fell_silent_is_made_anew(dsn, broker, topic, opti
         return made[-1]
 
     limits = Limits(poll_wait=0.1, shortest_pause=0.05, look_every=0.1, renew_after=1.0)
-    await produce(broker, topic, *jobs(0))
+    await produce(broker, topic, *build_events(0))
     async with running_worker(dsn, options, connect=connect, limits=limits) as running:
         await eventually(lambda: running.counts.outcomes["applied"] == 1)
     assert {fields["reason"] for fields in running.heard("kafka_unavailable")} == {"no progress"}
@@ -413,7 +410,7 @@ async def test_liveness_fails_when_nothing_helps(dsn, broker, topic, options):
         for _ in range(15):
             await running.worker._watchdog.look()
         assert not running.heartbeats.list_silent()  # idle is not stuck
-        await produce(broker, topic, *jobs(0))
+        await produce(broker, topic, *build_events(0))
         await eventually(lambda: running.heartbeats.list_silent() and running.counts.behind == {Partition(topic, 0): 1})
 
 

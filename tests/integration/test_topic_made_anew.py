@@ -4,7 +4,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from service.ingest.broker import KafkaOptions
-from tests.support.ingest import build_event, eventually, list_seen, prepare_schema, produce, query, running_worker
+from tests.support.ingest import build_events, eventually, list_seen, prepare_schema, produce, query, running_worker
 from tests.support.prometheus import ROOT
 
 FORGET = "DELETE FROM kafka_offsets WHERE topic = "
@@ -18,10 +18,6 @@ async def dsn(new_database):
 @pytest.fixture
 def options(broker, topic):
     return KafkaOptions(bootstrap_servers=(broker,), topics=(topic,), group_id=topic)
-
-
-def jobs(*numbers):
-    return [build_event(f"j{number}") for number in numbers]
 
 
 async def make_anew(broker, topic):
@@ -41,10 +37,10 @@ async def make_anew(broker, topic):
 
 async def test_under_way_it_is_noticed_and_read_from_its_start(dsn, broker, topic, options):
     async with running_worker(dsn, options) as running:
-        await produce(broker, topic, *jobs(0, 1, 2, 3, 4))
+        await produce(broker, topic, *build_events(0, 1, 2, 3, 4))
         await eventually(lambda: running.counts.outcomes["applied"] == 5)
         await make_anew(broker, topic)
-        await produce(broker, topic, *jobs(10, 11))
+        await produce(broker, topic, *build_events(10, 11))
         await eventually(lambda: running.counts.outcomes["applied"] == 7)
     assert running.counts.anomalies == {"missed_records": 1}
 
@@ -52,10 +48,10 @@ async def test_under_way_it_is_noticed_and_read_from_its_start(dsn, broker, topi
 async def test_with_its_offsets_forgotten_all_of_it_is_read(dsn, broker, topic, options):
     """Where it has more records already than were read of the old one, nothing else tells the two apart."""
     async with running_worker(dsn, options) as running:
-        await produce(broker, topic, *jobs(0, 1, 2))
+        await produce(broker, topic, *build_events(0, 1, 2))
         await eventually(lambda: running.counts.outcomes["applied"] == 3)
     await make_anew(broker, topic)
-    await produce(broker, topic, *jobs(10, 11, 12, 13, 14))
+    await produce(broker, topic, *build_events(10, 11, 12, 13, 14))
     assert FORGET in " ".join((ROOT / "grafana" / "RUNBOOK.md").read_text().split())
     await query(dsn, f"{FORGET}'{topic}'")
     async with running_worker(dsn, options) as running:

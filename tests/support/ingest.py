@@ -76,6 +76,11 @@ def build_event(job_id: str, **changes) -> bytes:
     return json.dumps(event | changes).encode()
 
 
+def build_events(*numbers: int) -> list[bytes]:
+    """Events of jobs `j0`, `j1`, …"""
+    return [build_event(f"j{number}") for number in numbers]
+
+
 async def create_topic(bootstrap_servers: str, topic: str, partitions: int = 1) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
